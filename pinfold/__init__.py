@@ -1,0 +1,1 @@
+"""Pinfold: a compute control plane for servers with dedicated CPUs."""
