@@ -1,0 +1,1 @@
+"""One worker per host: pins guests, runs them, and has no database."""

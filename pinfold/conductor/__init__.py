@@ -1,0 +1,1 @@
+"""Runs operations: the scheduler, the sweeper, and the only RPC face with a database."""

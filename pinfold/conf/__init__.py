@@ -1,0 +1,1 @@
+"""Options, one file per service; the ConfigOpts object is handed in, never global."""

@@ -1,0 +1,1 @@
+"""The book: instances, claims, operations, and all that must not be lost."""

@@ -1,0 +1,1 @@
+"""The wire: messages, a client class per service, and two transports."""

@@ -1,0 +1,268 @@
+"""The records that travel between services: frozen, typed, plain JSON on the wire.
+
+Every write of a worker carries (operation, attempt): the attempt is the fence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from pinfold.model.numa import HostTopology, Placement, Refusal
+from pinfold.model.request import Demand
+
+T = TypeVar("T")
+
+
+def to_wire(record: msgspec.Struct) -> Any:
+    """A record as plain JSON values."""
+    return msgspec.to_builtins(record, str_keys=True)
+
+
+def from_wire(value: Any, kind: type[T]) -> T:
+    """The record that ``to_wire`` made. Raises msgspec.ValidationError when it is not one."""
+    return msgspec.convert(value, kind, strict=False)
+
+
+# --- what a worker knows of a node's claims -------------------------------------------------
+
+
+class ClaimView(msgspec.Struct, frozen=True):
+    """One claim of a node. ``operation`` is the one that made it; ``role`` is incoming, current, outgoing or
+    leftover; ``placement`` is None for a server without NUMA demand (it counts in the totals alone)."""
+
+    id: str
+    instance: str
+    role: str
+    memory_mb: int
+    disk_gb: int
+    shared_vcpus: int
+    placement: Placement | None = None
+    operation: str | None = None
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node's claims in the book at one generation."""
+
+    node: str
+    generation: int
+    claims: tuple[ClaimView, ...]
+
+
+class GuestView(msgspec.Struct, frozen=True):
+    """What a worker that starts must know of an instance with a claim on one of its nodes."""
+
+    instance: str
+    node: str
+    vm_state: str
+    open_operation: str | None = None
+    other_claims: int = 0
+
+
+# --- casts to a worker ----------------------------------------------------------------------
+
+
+class Work(msgspec.Struct, frozen=True):
+    """One attempt of an operation, for the worker that has ``node``.
+
+    ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve);
+    ``snapshot`` is the id of the image to make (shelve), named ``snapshot_name``; ``claim`` is the id of the
+    claim the instance has there, if any; ``seconds_left`` is until the operation's deadline, when it was sent.
+    """
+
+    operation: str
+    attempt: int
+    kind: str
+    instance: str
+    name: str
+    project_id: str
+    user_id: str
+    node: str
+    demand: Demand
+    vm_state: str
+    step: str | None = None
+    image: str | None = None
+    snapshot: str | None = None
+    snapshot_name: str | None = None
+    snapshot_properties: dict[str, str] = {}
+    claim: str | None = None
+    placement: Placement | None = None
+    seconds_left: float = 300.0
+
+
+class ReportRequest(msgspec.Struct, frozen=True):
+    """Ask a worker for ``kind`` ("tracker": its NodeViews); it answers by ``conductor.answer``."""
+
+    request: str
+    kind: str
+
+
+# --- calls of a worker to the conductor -----------------------------------------------------
+
+
+class NodeReport(msgspec.Struct, frozen=True):
+    """A node as its worker has it configured. ``memory_mb`` is what guests may have before the ratio."""
+
+    name: str
+    topology: HostTopology
+    memory_mb: int
+    disk_gb: int
+    cpu_ratio: float
+    memory_ratio: float
+    disk_ratio: float
+    pack: bool = False
+
+
+class Register(msgspec.Struct, frozen=True):
+    """A worker that starts. ``host_id`` is kept in its state folder and tells two machines of one name apart."""
+
+    host: str
+    host_id: str
+    incarnation: str
+    nodes: tuple[NodeReport, ...]
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """``refused`` says why the worker must not start (and what to do), or is None."""
+
+    refused: str | None = None
+    nodes: tuple[NodeView, ...] = ()
+    guests: tuple[GuestView, ...] = ()
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """I live, and I am doing these ``operations`` (id, attempt): renew their leases. ``ready`` is False until
+    the worker takes work."""
+
+    host: str
+    incarnation: str
+    operations: tuple[tuple[str, int], ...] = ()
+    ready: bool = True
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """``superseded``: another incarnation of this host has registered, so this one must end.
+    ``refused``: operations that are no longer this worker's (start nothing more for them)."""
+
+    superseded: bool = False
+    refused: tuple[str, ...] = ()
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """About to do ``step``. For the step ``record``, the snapshot is complete."""
+
+    operation: str
+    attempt: int
+    step: str
+    host: str
+    incarnation: str
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """``accepted``, or refused; ``undo``: the operation ended without this work being recorded, so undo it.
+    ``offload``: after ``record``, go on and destroy the guest."""
+
+    accepted: bool
+    undo: bool = False
+    offload: bool = False
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Take this for the operation's instance on ``node``, planned on ``generation``."""
+
+    operation: str
+    attempt: int
+    host: str
+    incarnation: str
+    node: str
+    generation: int
+    claim: str
+    memory_mb: int
+    disk_gb: int
+    shared_vcpus: int
+    placement: Placement | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """``accepted``: ``claim`` is the claim in the book (an earlier one of the same operation and node, if there
+    is one: then ``placement`` is its). ``stale``: plan again on ``view``. ``refused``: not yours any more."""
+
+    outcome: Literal["accepted", "stale", "refused"]
+    claim: str | None = None
+    generation: int | None = None
+    placement: Placement | None = None
+    view: NodeView | None = None
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """All steps are done: the guest runs (create, unshelve), is gone (delete, offload) or is off (shelve).
+    ``power_state`` is as in the compute API (1 running, 4 shut down)."""
+
+    operation: str
+    attempt: int
+    host: str
+    incarnation: str
+    node: str
+    power_state: int
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """``done``, also when it had been done before. Otherwise refused: remove what this operation made.
+    ``released`` is the id of the claim that is gone with it, ``generation`` the node's after it."""
+
+    done: bool
+    undo: bool = False
+    released: str | None = None
+    generation: int | None = None
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """``step`` failed. ``clean``: the worker looked, and no guest of this operation is left on ``node``.
+    ``code`` is a stable error code (``image-gone``: the image to spawn from exists no more; ``no-fit``: the node
+    has no room, with ``refusals``); ``message`` is one sentence for the user, ``details`` for an admin."""
+
+    operation: str
+    attempt: int
+    host: str
+    incarnation: str
+    node: str
+    step: str
+    code: str
+    message: str
+    details: str = ""
+    clean: bool = True
+    refusals: tuple[Refusal, ...] = ()
+
+
+class Aborted(msgspec.Struct, frozen=True):
+    """``accepted`` or not (then it was not this worker's to abort); ``released`` and ``generation`` as in
+    ``Finished``."""
+
+    accepted: bool
+    released: str | None = None
+    generation: int | None = None
+
+
+class Release(msgspec.Struct, frozen=True):
+    """The worker of ``node`` looked: no guest of the instance is there. Frees ``claim`` if it is a leftover."""
+
+    host: str
+    incarnation: str
+    node: str
+    claim: str
+
+
+class Released(msgspec.Struct, frozen=True):
+    """``released`` is False when the claim was no leftover or not there; then nothing changed."""
+
+    released: bool
+    generation: int | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a ReportRequest, as plain JSON values."""
+
+    request: str
+    host: str
+    payload: Any
