@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pinfold.model.numa import HostTopology, Placement, Refusal
+from pinfold.model.host import ClaimView, NodeReport, NodeView
+from pinfold.model.numa import Placement, Refusal
 from pinfold.model.request import Demand
 
 T = TypeVar("T")
@@ -26,28 +27,6 @@ def from_wire(value: Any, kind: type[T]) -> T:
 
 
 # --- what a worker knows of a node's claims -------------------------------------------------
-
-
-class ClaimView(msgspec.Struct, frozen=True):
-    """One claim of a node. ``operation`` is the one that made it; ``role`` is incoming, current, outgoing or
-    leftover; ``placement`` is None for a server without NUMA demand (it counts in the totals alone)."""
-
-    id: str
-    instance: str
-    role: str
-    memory_mb: int
-    disk_gb: int
-    shared_vcpus: int
-    placement: Placement | None = None
-    operation: str | None = None
-
-
-class NodeView(msgspec.Struct, frozen=True):
-    """A node's claims in the book at one generation."""
-
-    node: str
-    generation: int
-    claims: tuple[ClaimView, ...]
 
 
 class GuestView(msgspec.Struct, frozen=True):
@@ -99,19 +78,6 @@ class ReportRequest(msgspec.Struct, frozen=True):
 
 
 # --- calls of a worker to the conductor -----------------------------------------------------
-
-
-class NodeReport(msgspec.Struct, frozen=True):
-    """A node as its worker has it configured. ``memory_mb`` is what guests may have before the ratio."""
-
-    name: str
-    topology: HostTopology
-    memory_mb: int
-    disk_gb: int
-    cpu_ratio: float
-    memory_ratio: float
-    disk_ratio: float
-    pack: bool = False
 
 
 class Register(msgspec.Struct, frozen=True):

@@ -1,0 +1,261 @@
+"""The lifecycle of a server: its states, the kinds of operation, and one table of what follows what.
+
+``after`` is the only place that says what an operation makes of a server; the picture in the
+documentation is drawn from ``TRANSITIONS``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pinfold.model import errors
+
+BUILDING = "building"
+ACTIVE = "active"
+STOPPED = "stopped"
+PAUSED = "paused"
+SUSPENDED = "suspended"
+SHELVED = "shelved"
+SHELVED_OFFLOADED = "shelved_offloaded"
+ERROR = "error"
+DELETED = "deleted"
+
+VM_STATES = {
+    BUILDING: "It has been asked for and has never run.",
+    ACTIVE: "Its guest runs.",
+    STOPPED: "Its guest is shut down and keeps its place.",
+    PAUSED: "Its guest is in memory and does not run.",
+    SUSPENDED: "Its guest is saved to disk and keeps its place.",
+    SHELVED: "Its guest is off and its disk is in an image; it keeps its place.",
+    SHELVED_OFFLOADED: "It is an image only: no host, no CPUs.",
+    ERROR: "It cannot be used; it can be deleted.",
+    DELETED: "It is gone; its record stays until a purge.",
+}
+
+# How an operation ends. ``recorded`` is no end: the point from which a shelve only goes forward.
+DONE = "done"
+FAILED = "failed"
+RECORDED = "recorded"
+OFFLOADED = "offloaded"
+IMAGE_GONE = "image-gone"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of an operation.
+
+    ``where`` does it: conductor or compute. ``shows`` is the task state from its start on, ``undo`` the name of
+    what takes it back. ``forward`` steps are never undone, nor is anything before them once they began.
+    """
+
+    name: str
+    where: str
+    shows: str | None = None
+    undo: str | None = None
+    forward: bool = False
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of operation: its steps in order, and what it may do.
+
+    ``places``: it takes a claim of its own. ``takes_over``: it may supersede an open operation.
+    ``deadline``: seconds until it is unwound (the default of an option).
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    deadline: int
+    places: bool = False
+    takes_over: bool = False
+
+    def step(self, name: str) -> Step:
+        """The step of this name. Raises KeyError."""
+        for step in self.steps:
+            if step.name == name:
+                return step
+        raise KeyError(f"{self.name} has no step {name!r}")
+
+    @property
+    def first_shows(self) -> str | None:
+        """The task state from the moment the operation is opened."""
+        return self.steps[0].shows
+
+
+_DELETE_STEPS = (Step("destroy", "compute", shows="deleting", forward=True),)
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "create",
+            (
+                Step("schedule", "conductor", shows="scheduling"),
+                Step("claim", "compute", shows="spawning", undo="release"),
+                Step("spawn", "compute", shows="spawning", undo="destroy"),
+            ),
+            deadline=300,
+            places=True,
+        ),
+        Kind(
+            "shelve",
+            (
+                Step("power_off", "compute", shows="shelving", undo="power_on"),
+                Step("snapshot", "compute", shows="shelving_image_uploading", undo="delete_image"),
+                Step("record", "compute", shows="shelving_offloading", forward=True),
+                Step("destroy", "compute", shows="shelving_offloading", forward=True),
+            ),
+            deadline=600,
+        ),
+        Kind(
+            "shelve_offload",
+            (Step("destroy", "compute", shows="shelving_offloading", forward=True),),
+            deadline=120,
+        ),
+        Kind(
+            "unshelve",
+            (
+                Step("schedule", "conductor", shows="unshelving"),
+                Step("claim", "compute", shows="spawning", undo="release"),
+                Step("spawn", "compute", shows="spawning", undo="destroy"),
+            ),
+            deadline=300,
+            places=True,
+        ),
+        Kind(
+            "unshelve_in_place",
+            (Step("power_on", "compute", shows="powering-on", undo="power_off"),),
+            deadline=120,
+        ),
+        Kind("delete", _DELETE_STEPS, deadline=120, takes_over=True),
+        Kind("force_delete", _DELETE_STEPS, deadline=120, takes_over=True),
+    )
+}
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """When an operation of ``kind`` comes to ``outcome``, a server in ``before`` is in ``after``."""
+
+    kind: str
+    before: str
+    outcome: str
+    after: str
+    why: str
+
+
+def _lines(
+    kind: str, before: tuple[str, ...], outcomes: dict[str, tuple[str | None, str]]
+) -> list[Transition]:
+    return [
+        Transition(kind, state, outcome, after or state, why)
+        for state in before
+        for outcome, (after, why) in outcomes.items()
+    ]
+
+
+_UP = (ACTIVE, STOPPED, PAUSED, SUSPENDED)
+_ANY = tuple(state for state in VM_STATES if state != DELETED)
+_GONE = {DONE: (DELETED, "A delete is never undone; it only goes forward.")}
+
+TRANSITIONS: tuple[Transition, ...] = (
+    *_lines(
+        "create",
+        (BUILDING,),
+        {
+            DONE: (ACTIVE, "The guest runs on its claim."),
+            FAILED: (ERROR, "No host took it, or none could start it; the fault says why."),
+        },
+    ),
+    *_lines(
+        "shelve",
+        _UP,
+        {
+            RECORDED: (SHELVED, "Its image is complete; from here on a shelve only goes forward."),
+            FAILED: (None, "Nothing was recorded, so it goes on as it was."),
+        },
+    ),
+    *_lines(
+        "shelve",
+        (SHELVED,),
+        {
+            DONE: (SHELVED, "It is to keep its place for now."),
+            OFFLOADED: (SHELVED_OFFLOADED, "Its guest is gone, and its claim with it."),
+        },
+    ),
+    *_lines(
+        "shelve_offload",
+        (SHELVED,),
+        {
+            OFFLOADED: (SHELVED_OFFLOADED, "Its guest is gone, and its claim with it."),
+            FAILED: (SHELVED, "The guest had not been touched."),
+        },
+    ),
+    *_lines(
+        "unshelve",
+        (SHELVED_OFFLOADED,),
+        {
+            DONE: (ACTIVE, "The guest runs on a new claim; its image is no longer needed."),
+            FAILED: (SHELVED_OFFLOADED, "No claim is left; the image is as it was, so it can be tried again."),
+            IMAGE_GONE: (ERROR, "There is nothing left to start it from."),
+        },
+    ),
+    *_lines(
+        "unshelve_in_place",
+        (SHELVED,),
+        {
+            DONE: (ACTIVE, "The guest was still there and runs again."),
+            FAILED: (SHELVED, "It could not be started; it keeps its place and its image."),
+        },
+    ),
+    *_lines("delete", _ANY, _GONE),
+    *_lines("force_delete", _ANY, _GONE),
+)
+
+_AFTER = {(line.kind, line.before, line.outcome): line.after for line in TRANSITIONS}
+
+
+def after(kind: str, vm_state: str, outcome: str) -> str:
+    """The state of a server once an operation of ``kind`` has come to ``outcome``.
+
+    Raises KeyError for what is not in the table: a programming error.
+    """
+    return _AFTER[kind, vm_state, outcome]
+
+
+def may_start(kind: str, vm_state: str) -> bool:
+    """Whether a server in ``vm_state`` may start an operation of ``kind``."""
+    if kind == "shelve":
+        return vm_state in _UP
+    return any(line.kind == kind and line.before == vm_state for line in TRANSITIONS)
+
+
+def require_start(kind: str, vm_state: str, open_kind: str | None) -> None:
+    """Raise errors.Conflict, naming the field and its value, if the server may not start ``kind`` now."""
+    if open_kind is not None and not KINDS[kind].takes_over:
+        raise errors.Conflict(
+            f"Cannot {kind} the server while its operation {open_kind} is under way (task_state is set).",
+            code="operation-open",
+        )
+    if not may_start(kind, vm_state):
+        wanted = sorted({line.before for line in TRANSITIONS if line.kind == kind and may_start(kind, line.before)})
+        raise errors.Conflict(
+            f"Cannot {kind} the server while its vm_state is {vm_state}; it must be {' or '.join(wanted)}.",
+            code="wrong-state",
+        )
+
+
+
+_STATUS = {
+    ACTIVE: "ACTIVE",
+    BUILDING: "BUILD",
+    STOPPED: "SHUTOFF",
+    PAUSED: "PAUSED",
+    SUSPENDED: "SUSPENDED",
+    SHELVED: "SHELVED",
+    SHELVED_OFFLOADED: "SHELVED_OFFLOADED",
+    ERROR: "ERROR",
+    DELETED: "DELETED",
+}
+
+
+def status(vm_state: str, task_state: str | None) -> str:
+    """The ``status`` that the compute API shows for the two."""
+    return _STATUS.get(vm_state, "UNKNOWN")
