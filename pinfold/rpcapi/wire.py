@@ -35,8 +35,14 @@ class RemoteError(errors.PinfoldError):
     code = "remote-error"
 
 
+class RemoteUnavailable(RemoteError, errors.Unavailable):
+    """The method raised Unavailable (its database does not answer, say); made again it may succeed."""
+
+    code = "unavailable"
+
+
 class NoSuchMethod(RemoteError):
-    """The endpoint exports no such method, or not at this version; nothing ran."""
+    """The endpoint exports no such method, or not at this version or with these arguments; nothing ran."""
 
     code = "no-such-method"
 

@@ -1,0 +1,210 @@
+"""One client per service: a typed method for each RPC method, with the history of its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from pinfold.model import errors
+from pinfold.model.host import NodeView
+from pinfold.rpcapi import messages, wire
+from pinfold.rpcapi.context import Context
+from pinfold.rpcapi.versions import History
+from pinfold.runtime import Event, Runtime
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+CONDUCTOR_TOPIC = "conductor"
+COMPUTE_TOPIC = "compute"
+
+CONDUCTOR = History(
+    service="conductor",
+    version="1.0",
+    methods={
+        "run": "1.0",
+        "register": "1.0",
+        "heartbeat": "1.0",
+        "begin": "1.0",
+        "claim": "1.0",
+        "finish": "1.0",
+        "abort": "1.0",
+        "release": "1.0",
+        "node_view": "1.0",
+        "answer": "1.0",
+    },
+)
+
+COMPUTE = History(
+    service="compute",
+    version="1.0",
+    methods={
+        "create": "1.0",
+        "unshelve": "1.0",
+        "unshelve_in_place": "1.0",
+        "shelve": "1.0",
+        "shelve_offload": "1.0",
+        "delete": "1.0",
+        "report": "1.0",
+    },
+)
+
+# Kinds of operations that a worker carries out with the method of another kind.
+_SAME_WORK = {"force_delete": "delete"}
+
+
+class ConductorClient:
+    """Speaks to any conductor. ``pin`` is ``[upgrade_levels] conductor``; ``timeout`` is for each call.
+
+    Every call is idempotent by (operation, attempt, step), so that one whose reply was lost can be made
+    again: see ``CallAgain``.
+
+    Versions:
+      1.0  run, register, heartbeat, begin, claim, finish, abort, release, node_view, answer.
+    """
+
+    def __init__(
+        self,
+        transport: wire.Transport,
+        context: Context,
+        *,
+        pin: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        """Raises ConfigurationError for a pin that this release cannot speak."""
+        self._transport = transport
+        self._context = context
+        self._timeout = timeout
+        self._pin = CONDUCTOR.check_pin(pin)
+
+    def with_context(self, context: Context) -> ConductorClient:
+        """The same client for another caller."""
+        return ConductorClient(self._transport, context, pin=self._pin, timeout=self._timeout)
+
+    def run(self, operation: str) -> None:
+        """Ring: there is an operation to carry on. A cast; raises Undeliverable."""
+        version = CONDUCTOR.version_for("run", None, self._pin)
+        target = wire.Target(CONDUCTOR_TOPIC, version)
+        self._transport.cast(self._context, target, "run", {"operation": operation})
+
+    def register(self, record: messages.Register) -> messages.Registered:
+        """A worker starts."""
+        return self._call("register", record, messages.Registered)
+
+    def heartbeat(self, record: messages.Heartbeat) -> messages.Heard:
+        """A worker lives, and renews its leases."""
+        return self._call("heartbeat", record, messages.Heard)
+
+    def begin(self, record: messages.Begin) -> messages.Begun:
+        """A worker is about to do a step."""
+        return self._call("begin", record, messages.Begun)
+
+    def claim(self, record: messages.Claim) -> messages.Claimed:
+        """A worker has planned a claim."""
+        return self._call("claim", record, messages.Claimed)
+
+    def finish(self, record: messages.Finish) -> messages.Finished:
+        """A worker has done all steps."""
+        return self._call("finish", record, messages.Finished)
+
+    def abort(self, record: messages.Abort) -> messages.Aborted:
+        """A worker's step failed."""
+        return self._call("abort", record, messages.Aborted)
+
+    def release(self, record: messages.Release) -> messages.Released:
+        """A worker has seen that no guest is behind a claim."""
+        return self._call("release", record, messages.Released)
+
+    def node_view(self, node: str, host: str) -> NodeView:
+        """The claims of a node of ``host`` in the book."""
+        version = CONDUCTOR.version_for("node_view", None, self._pin)
+        return self._send(version, "node_view", {"node": node, "host": host}, NodeView)
+
+    def answer(self, record: messages.Answer) -> None:
+        """A worker's answer to a report that was asked of it."""
+        self._call("answer", record, None)
+
+    def _call(self, method: str, record: msgspec.Struct, kind: type[T] | None) -> T:
+        version = CONDUCTOR.version_for(method, record, self._pin)
+        return self._send(version, method, {"record": CONDUCTOR.body(record, self._pin)}, kind)
+
+    def _send(self, version: str, method: str, arguments: dict[str, Any], kind: type[T] | None) -> T:
+        target = wire.Target(CONDUCTOR_TOPIC, version)
+        result = self._transport.call(self._context, target, method, arguments, self._timeout)
+        return messages.from_wire(result, kind)  # type: ignore[arg-type]  # None is the kind of None
+
+
+class ComputeClient:
+    """Casts to the worker of one host. Nobody calls a worker: it answers by calling the conductor.
+
+    Versions:
+      1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
+    """
+
+    def __init__(self, transport: wire.Transport, context: Context, *, pin: str | None = None) -> None:
+        """Raises ConfigurationError for a pin that this release cannot speak."""
+        self._transport = transport
+        self._context = context
+        self._pin = COMPUTE.check_pin(pin)
+
+    def with_context(self, context: Context) -> ComputeClient:
+        """The same client for another caller."""
+        return ComputeClient(self._transport, context, pin=self._pin)
+
+    def perform(self, host: str, work: messages.Work) -> None:
+        """Ask the worker of ``host`` to do its part of an operation.
+
+        Raises Undeliverable (never seen, or the broker is away), Conflict when the pin does not allow it.
+        """
+        self._cast(host, _SAME_WORK.get(work.kind, work.kind), work)
+
+    def report(self, host: str, request: messages.ReportRequest) -> None:
+        """Ask the worker of ``host`` for a report. Raises as ``perform``."""
+        self._cast(host, "report", request)
+
+    def _cast(self, host: str, method: str, record: msgspec.Struct) -> None:
+        target = wire.Target(COMPUTE_TOPIC, COMPUTE.version_for(method, record, self._pin), host)
+        self._transport.cast(self._context, target, method, {"record": COMPUTE.body(record, self._pin)})
+
+
+class CallAgain:
+    """Makes a call again while its reply is lost or the other side is away.
+
+    ``again(conductor.finish, record)`` raises the last Unavailable when ``seconds`` are over or ``stop``
+    is set; other errors at once. Waits ``first`` seconds before the second call, twice as long before
+    each later one up to ``longest``, each shortened by chance so that workers do not come back in step.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        stop: Event,
+        seconds: float | None = None,
+        first: float = 0.1,
+        longest: float = 5.0,
+    ) -> None:
+        self._runtime = runtime
+        self._stop = stop
+        self._seconds = seconds
+        self._first = first
+        self._longest = longest
+
+    def __call__(self, call: Callable[[R], T], record: R) -> T:
+        started = self._runtime.monotonic()
+        pause = self._first
+        while True:
+            try:
+                return call(record)
+            except errors.Unavailable:
+                left = self._left(started)
+                if left <= 0 or self._stop.wait(min(left, pause * self._runtime.random().uniform(0.5, 1.0))):
+                    raise
+            pause = min(2 * pause, self._longest)
+
+    def _left(self, started: float) -> float:
+        if self._seconds is None:
+            return float("inf")
+        return started + self._seconds - self._runtime.monotonic()
