@@ -1,125 +1,53 @@
 """NUMA cells of hosts and guests, what a claim takes, and the one fit function.
 
-All values are frozen. CPU numbers are integers without an upper bound; memory is in MB,
-page sizes in KiB. ``fit`` is used unchanged by the scheduler to propose and by the
-resource tracker to commit.
+``fit`` is used unchanged by the scheduler to propose and by the resource tracker to commit. This module is
+the door; behind it are
+
+- :mod:`~pinfold.model.numa_types`: the values,
+- :mod:`~pinfold.model.numa_pack`: choosing CPUs on one host cell,
+- :mod:`~pinfold.model.numa_match`: assigning guest cells to host cells,
+- :mod:`~pinfold.model.numa_fit`: the fit, and why there is none,
+- :mod:`~pinfold.model.numa_usage`: adding and releasing what a claim holds.
 """
 
 from __future__ import annotations
 
-import msgspec
+from pinfold.model.numa_fit import explain, fit
+from pinfold.model.numa_types import (
+    ANY,
+    LARGE,
+    SMALL,
+    CellUsage,
+    GuestCell,
+    GuestTopology,
+    HostCell,
+    HostPages,
+    HostTopology,
+    Limits,
+    PlacedCell,
+    Placement,
+    Refusal,
+)
+from pinfold.model.numa_usage import add, empty_usage, held_cpus, release
 
-
-class HostPages(msgspec.Struct, frozen=True):
-    """Pages of one size on a host cell: ``total`` and ``reserved`` are numbers of pages."""
-
-    size_kb: int
-    total: int
-    reserved: int = 0
-
-
-class HostCell(msgspec.Struct, frozen=True):
-    """A NUMA cell of a host, as the machine is (no usage).
-
-    ``shared`` and ``dedicated`` are the host CPUs that guests may float over or be pinned to;
-    ``siblings`` are the cores (sets of threads), restricted to CPUs of this cell.
-    """
-
-    id: int
-    shared: frozenset[int]
-    dedicated: frozenset[int]
-    siblings: tuple[frozenset[int], ...]
-    memory_mb: int
-    pages: tuple[HostPages, ...] = ()
-    socket: int | None = None
-
-
-class HostTopology(msgspec.Struct, frozen=True):
-    """All cells of one node, in order of id."""
-
-    cells: tuple[HostCell, ...]
-
-
-class CellUsage(msgspec.Struct, frozen=True):
-    """What claims hold on one host cell.
-
-    ``pinned`` are host CPUs (pins, emulator CPUs and siblings held by isolate alike);
-    ``pages`` maps a page size in KiB to the number of pages used.
-    """
-
-    cell: int
-    pinned: frozenset[int] = frozenset()
-    shared_vcpus: int = 0
-    memory_mb: int = 0
-    pages: dict[int, int] = {}
-
-
-class GuestCell(msgspec.Struct, frozen=True):
-    """A NUMA cell that a guest asks for; CPUs are guest CPU numbers.
-
-    ``page_size`` is in KiB, or SMALL, LARGE or ANY, or None where the guest does not care.
-    """
-
-    id: int
-    shared: frozenset[int]
-    dedicated: frozenset[int]
-    memory_mb: int
-    page_size: int | None = None
-
-
-SMALL, LARGE, ANY = -1, -2, -3
-
-
-class GuestTopology(msgspec.Struct, frozen=True):
-    """The NUMA demand of a guest. ``cpu_policy``: shared, dedicated, mixed; ``thread_policy``:
-    None, prefer, isolate, require; ``emulator_policy``: None, share, isolate."""
-
-    cells: tuple[GuestCell, ...]
-    cpu_policy: str = "shared"
-    thread_policy: str | None = None
-    emulator_policy: str | None = None
-    realtime: frozenset[int] = frozenset()
-
-
-class PlacedCell(msgspec.Struct, frozen=True):
-    """One guest cell on one host cell.
-
-    ``pins`` maps guest CPU to host CPU; ``reserved`` are host CPUs for emulator threads;
-    ``held`` are siblings that nobody else may have (isolate); ``pages`` is how many pages of
-    ``page_size_kb`` it takes.
-    """
-
-    guest_cell: int
-    cell: int
-    shared: frozenset[int]
-    pins: dict[int, int]
-    memory_mb: int
-    reserved: frozenset[int] = frozenset()
-    held: frozenset[int] = frozenset()
-    page_size_kb: int | None = None
-    pages: int = 0
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """A whole guest on a host; its cells in order of the guest's cells."""
-
-    cells: tuple[PlacedCell, ...]
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Overcommit of shared CPUs and memory per cell."""
-
-    cpu_ratio: float = 1.0
-    memory_ratio: float = 1.0
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a host cell does not take the guest: which ``constraint``, how much was ``asked`` and is ``free``.
-
-    ``cell`` is None where the reason is the host as a whole.
-    """
-
-    cell: int | None
-    constraint: str
-    asked: int
-    free: int
+__all__ = [
+    "ANY",
+    "LARGE",
+    "SMALL",
+    "CellUsage",
+    "GuestCell",
+    "GuestTopology",
+    "HostCell",
+    "HostPages",
+    "HostTopology",
+    "Limits",
+    "PlacedCell",
+    "Placement",
+    "Refusal",
+    "add",
+    "empty_usage",
+    "explain",
+    "fit",
+    "held_cpus",
+    "release",
+]
