@@ -11,7 +11,6 @@ import msgspec
 
 from pinfold.model.host import ClaimView, NodeReport, NodeView
 from pinfold.model.numa import Placement, Refusal
-from pinfold.model.request import Demand
 
 T = TypeVar("T")
 
@@ -39,35 +38,7 @@ class GuestView(msgspec.Struct, frozen=True):
     other_claims: int = 0
 
 
-# --- casts to a worker ----------------------------------------------------------------------
-
-
-class Work(msgspec.Struct, frozen=True):
-    """One attempt of an operation, for the worker that has ``node``.
-
-    ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve);
-    ``snapshot`` is the id of the image to make (shelve), named ``snapshot_name``; ``claim`` is the id of the
-    claim the instance has there, if any; ``seconds_left`` is until the operation's deadline, when it was sent.
-    """
-
-    operation: str
-    attempt: int
-    kind: str
-    instance: str
-    name: str
-    project_id: str
-    user_id: str
-    node: str
-    demand: Demand
-    vm_state: str
-    step: str | None = None
-    image: str | None = None
-    snapshot: str | None = None
-    snapshot_name: str | None = None
-    snapshot_properties: dict[str, str] = {}
-    claim: str | None = None
-    placement: Placement | None = None
-    seconds_left: float = 300.0
+# --- casts to a worker (besides model.work.Work) ----------------------------------------------
 
 
 class ReportRequest(msgspec.Struct, frozen=True):

@@ -1,0 +1,127 @@
+"""Claims and pins: the only place where what a node has used changes.
+
+Each change raises the node's generation in the same transaction: a claim by compare-and-swap,
+anything else by plain increment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from pinfold.db.models import Claim, Node, Pin
+from pinfold.db.types import epoch
+from pinfold.model import errors, numa
+from pinfold.model.host import ClaimView
+
+INCOMING, CURRENT, OUTGOING, LEFTOVER = "incoming", "current", "outgoing", "leftover"
+
+
+class StaleGeneration(errors.Conflict):
+    """The node's claims have changed since this claim was planned: plan again."""
+
+    code = "stale-generation"
+
+
+def of_instance(session: Session, instance_id: str) -> list[tuple[Claim, Node]]:
+    """The instance's claims, leftovers included, with their nodes, in order of the nodes' ids."""
+    rows = session.execute(
+        sa.select(Claim, Node)
+        .join(Node, Node.id == Claim.node_id)
+        .where(Claim.instance_id == instance_id)
+        .order_by(Node.id)
+    )
+    return [(claim, node) for claim, node in rows]
+
+
+def holding(claims: Sequence[tuple[Claim, Node]]) -> list[tuple[Claim, Node]]:
+    """Those that are no leftovers: what a delete means by "has a claim"."""
+    return [(claim, node) for claim, node in claims if claim.role != LEFTOVER]
+
+
+def with_role(claims: Sequence[tuple[Claim, Node]], role: str) -> tuple[Claim, Node] | None:
+    """The claim of this role, if there is one."""
+    for claim, node in claims:
+        if claim.role == role:
+            return claim, node
+    return None
+
+
+def take(session: Session, node: Node, generation: int, view: ClaimView) -> int:
+    """Write a claim and its pins, planned on ``generation``; the node's new generation.
+
+    Raises StaleGeneration, having changed nothing. The primary key of the pins is the last guard: should two
+    claims ever get this far with one CPU, the database refuses the second.
+
+    ::
+
+        UPDATE nodes SET generation = generation + 1 WHERE id = :node AND generation = :generation
+    """
+    swapped = session.execute(
+        sa.update(Node)
+        .where(Node.id == node.id, Node.generation == generation)
+        .values(generation=Node.generation + 1)
+        .execution_options(synchronize_session=False)
+    )
+    if swapped.rowcount != 1:  # type: ignore[attr-defined]
+        raise StaleGeneration(f"Node {node.name} is past generation {generation}.")
+    session.execute(
+        sa.insert(Claim).values(
+            id=view.id,
+            instance_id=view.instance,
+            node_id=node.id,
+            role=view.role,
+            slot=view.role,
+            operation_id=view.operation,
+            memory_mb=view.memory_mb,
+            disk_gb=view.disk_gb,
+            shared_vcpus=view.shared_vcpus,
+            placement=view.placement,
+            created_at=epoch(),
+        )
+    )
+    cells = view.placement.cells if view.placement else ()
+    pins = [
+        {"node_id": node.id, "cpu": cpu, "claim_id": view.id}
+        for cell in cells
+        for cpu in sorted(numa.held_cpus(cell))
+    ]
+    if pins:
+        session.execute(sa.insert(Pin), pins)
+    return generation + 1
+
+
+def _raise_generation(session: Session, node_id: int) -> int:
+    session.execute(
+        sa.update(Node)
+        .where(Node.id == node_id)
+        .values(generation=Node.generation + 1)
+        .execution_options(synchronize_session=False)
+    )
+    return session.scalar(sa.select(Node.generation).where(Node.id == node_id)) or 0
+
+
+def free(session: Session, claim: Claim) -> int:
+    """Delete the claim and, with it, its pins; the node's new generation.
+
+    Only on the word of the node's own worker, after it looked at the hypervisor.
+    """
+    generation = _raise_generation(session, claim.node_id)
+    gone = session.execute(
+        sa.delete(Claim).where(Claim.id == claim.id).execution_options(synchronize_session=False)
+    )
+    session.expunge(claim)
+    if gone.rowcount != 1:  # type: ignore[attr-defined]
+        raise errors.AccountingError(f"Claim {claim.id} was freed twice.")
+    return generation
+
+
+def set_role(session: Session, claim: Claim, role: str) -> int:
+    """Give the claim another role; the node's new generation."""
+    generation = _raise_generation(session, claim.node_id)
+    claim.role = role
+    claim.slot = None if role == LEFTOVER else role
+    session.flush()
+    return generation

@@ -1,0 +1,151 @@
+"""Services and nodes: who is there, who is up, and what a node has."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from pinfold.db.models import Claim, Node, Operation, Pin, Service
+from pinfold.db.types import epoch
+from pinfold.model import numa
+from pinfold.model.host import ClaimView, NodeReport, NodeView
+
+COMPUTE = "pinfold-compute"
+
+
+def is_up(service_down: float) -> sa.ColumnElement[bool]:
+    """Of a Service row: heard of within ``service_down`` seconds, and not forced down."""
+    return sa.and_(Service.last_seen_at > epoch() - service_down, sa.not_(Service.forced_down))
+
+
+def host_is_up(session: Session, host: str, service_down: float) -> bool:
+    """Whether the worker of ``host`` is up. A host that never registered is not.
+
+    ::
+
+        SELECT (last_seen_at > now - :service_down AND NOT forced_down) FROM services
+        WHERE binary = 'pinfold-compute' AND host = :host
+    """
+    up = session.scalar(
+        sa.select(is_up(service_down)).where(Service.binary == COMPUTE, Service.host == host)
+    )
+    return bool(up)
+
+
+def worker(session: Session, host: str, *, lock: bool = False) -> Service | None:
+    """The service record of the worker of ``host``."""
+    query = sa.select(Service).where(Service.binary == COMPUTE, Service.host == host)
+    return session.scalar(query.with_for_update() if lock else query)
+
+
+def seen(session: Session, binary: str, host: str, incarnation: str, *, new_id: str) -> None:
+    """Note that a conductor or an API lives."""
+    changed = session.execute(
+        sa.update(Service)
+        .where(Service.binary == binary, Service.host == host)
+        .values(last_seen_at=epoch(), incarnation=incarnation, ready=True)
+    )
+    if changed.rowcount == 0:  # type: ignore[attr-defined]
+        session.execute(
+            sa.insert(Service).values(
+                id=new_id,
+                binary=binary,
+                host=host,
+                incarnation=incarnation,
+                ready=True,
+                last_seen_at=epoch(),
+                created_at=epoch(),
+                disabled=False,
+                forced_down=False,
+            )
+        )
+
+
+def node_by_name(session: Session, name: str, *, lock: bool = False) -> Node | None:
+    """The node, locked for this transaction if asked for."""
+    query = sa.select(Node).where(Node.name == name)
+    return session.scalar(query.with_for_update() if lock else query)
+
+
+def save_node(session: Session, host: str, report: NodeReport, *, new_id: str) -> Node:
+    """Write what a worker reports of a node; a new node starts at generation 0."""
+    node = node_by_name(session, report.name, lock=True)
+    if node is None:
+        now = session.scalar(sa.select(epoch())) or 0.0
+        node = Node(
+            uuid=new_id,
+            name=report.name,
+            host=host,
+            generation=0,
+            report=report,
+            created_at=now,
+            updated_at=now,
+        )
+        session.add(node)
+    elif node.report != report or node.host != host:
+        session.execute(
+            sa.update(Node)
+            .where(Node.id == node.id)
+            .values(host=host, report=report, updated_at=epoch(), generation=Node.generation + 1)
+        )
+        session.refresh(node)
+    session.flush()
+    return node
+
+
+def claim_view(claim: Claim) -> ClaimView:
+    """A claim as workers and schedulers see it."""
+    return ClaimView(
+        id=claim.id,
+        instance=claim.instance_id,
+        role=claim.role,
+        memory_mb=claim.memory_mb,
+        disk_gb=claim.disk_gb,
+        shared_vcpus=claim.shared_vcpus,
+        placement=claim.placement,
+        operation=claim.operation_id,
+    )
+
+
+def node_view(session: Session, node: Node) -> NodeView:
+    """All claims of the node, at its generation."""
+    claims = session.scalars(sa.select(Claim).where(Claim.node_id == node.id).order_by(Claim.id))
+    return NodeView(node.name, node.generation, tuple(claim_view(claim) for claim in claims))
+
+
+def lost_cpus(session: Session, node: Node, report: NodeReport) -> list[tuple[int, str]]:
+    """CPUs that claims hold and that ``report`` no longer has as dedicated: (cpu, instance)."""
+    dedicated = {cpu for cell in report.topology.cells for cpu in cell.dedicated}
+    rows = session.execute(
+        sa.select(Pin.cpu, Claim.instance_id)
+        .join(Claim, Claim.id == Pin.claim_id)
+        .where(Pin.node_id == node.id)
+        .order_by(Pin.cpu)
+    )
+    return [(cpu, instance) for cpu, instance in rows if cpu not in dedicated]
+
+
+def torn_claims(session: Session) -> list[str]:
+    """Claims whose pins are not exactly the CPUs of their placement, as sentences: the audit's first look."""
+    pins: dict[str, set[int]] = {}
+    for claim_id, cpu in session.execute(sa.select(Pin.claim_id, Pin.cpu)):
+        pins.setdefault(claim_id, set()).add(cpu)
+    found = []
+    for claim in session.scalars(sa.select(Claim)):
+        cells = claim.placement.cells if claim.placement else ()
+        wanted = {cpu for cell in cells for cpu in numa.held_cpus(cell)}
+        if wanted != pins.get(claim.id, set()):
+            found.append(
+                f"claim {claim.id} of server {claim.instance_id}: its placement holds CPUs {sorted(wanted)}, "
+                f"its pins are {sorted(pins.get(claim.id, set()))}"
+            )
+    return found
+
+
+def owned_open(session: Session, host: str) -> list[Operation]:
+    """Open operations that the worker of ``host`` has, or had in a former incarnation."""
+    return list(
+        session.scalars(
+            sa.select(Operation).where(Operation.open_key.is_not(None), Operation.owner_host == host)
+        )
+    )

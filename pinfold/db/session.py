@@ -1,0 +1,161 @@
+"""The book: an engine, and transactions that are run again when the database asks for it.
+
+A transaction is a function of a session. Run again, it reads and checks everything again, so a
+conditional write keeps its precondition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from oslo_db import exception as db_errors
+from oslo_db.sqlalchemy import exc_filters
+from sqlalchemy import event, orm
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from pinfold.model import errors
+from pinfold.runtime import Runtime
+
+T = TypeVar("T")
+
+_AGAIN = (db_errors.DBDeadlock, db_errors.DBConnectionError, db_errors.RetryRequest)
+_TRIES = 8
+
+
+class DatabaseUnavailable(errors.Unavailable):
+    """The database did not answer, several times."""
+
+    code = "database-unavailable"
+
+
+def normalised(url: str) -> sa.URL:
+    """The URL with a driver that is installed. Raises errors.ConfigurationError for other databases."""
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError as error:
+        raise errors.ConfigurationError(f"[database] connection is not a database URL: {error}") from error
+    drivers = {
+        "postgresql": "postgresql+psycopg",
+        "postgres": "postgresql+psycopg",
+        "mysql": "mysql+pymysql",
+        "mariadb": "mysql+pymysql",
+        "sqlite": "sqlite+pysqlite",
+    }
+    backend = parsed.drivername.split("+")[0]
+    if backend not in drivers:
+        raise errors.ConfigurationError(
+            f"[database] connection names {backend!r}; it must be one of postgresql, mysql, mariadb, sqlite."
+        )
+    return parsed.set(drivername=drivers[backend])
+
+
+def _sqlite_engine(url: sa.URL, pool_size: int) -> sa.Engine:
+    engine = sa.create_engine(
+        url,
+        connect_args={"timeout": 30, "check_same_thread": False, "isolation_level": None},
+        **({"poolclass": sa.StaticPool} if url.database in (None, "", ":memory:") else {"pool_size": pool_size}),
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, entry: ConnectionPoolEntry) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.create_function(
+            "regexp", 2, lambda pattern, text: _search(pattern, text), deterministic=True
+        )
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        # a transaction that may write takes the write lock at once: no deadlock of two upgrades
+        writes = connection.get_execution_options().get("writes", True)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _search(pattern: str, text: str | None) -> bool:
+    import re
+
+    return text is not None and re.search(pattern, text) is not None
+
+
+def make_engine(url: str, pool_size: int = 10) -> sa.Engine:
+    """An engine for the database at ``url``, with at most ``pool_size`` connections kept.
+
+    Raises errors.ConfigurationError for a database that is not supported.
+    """
+    parsed = normalised(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = _sqlite_engine(parsed, pool_size)
+    else:
+        engine = sa.create_engine(
+            parsed,
+            isolation_level="READ COMMITTED",
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=30,
+            pool_recycle=3600,
+        )
+    exc_filters.register_engine(engine)
+    return engine
+
+
+class Book:
+    """Transactions on the database.
+
+    ``read`` and ``write`` run a function in a transaction and return what it returns. Both run it again, up to a
+    bound, on a deadlock or a lost connection; then they raise DatabaseUnavailable.
+    """
+
+    def __init__(self, engine: sa.Engine, runtime: Runtime) -> None:
+        self.engine = engine
+        self._runtime = runtime
+        self._sessions = orm.sessionmaker(engine, expire_on_commit=False, autoflush=False)
+        self._readers = orm.sessionmaker(
+            engine.execution_options(writes=False), expire_on_commit=False, autoflush=False
+        )
+        sqlite = engine.dialect.name == "sqlite"
+        # SQLite has one writer; waiting here is fair, waiting in its busy handler is not
+        self._turn: AbstractContextManager[Any] = runtime.lock() if sqlite else nullcontext()
+
+    def write(self, work: Callable[[orm.Session], T]) -> T:
+        """Run ``work`` and commit."""
+
+        def once() -> T:
+            with self._turn, self._sessions() as session, session.begin():
+                return work(session)
+
+        return self._again(once)
+
+    def read(self, work: Callable[[orm.Session], T]) -> T:
+        """Run ``work``, which only reads."""
+
+        def once() -> T:
+            with self._readers() as session, session.begin():
+                return work(session)
+
+        return self._again(once)
+
+    @contextmanager
+    def reading(self) -> Iterator[orm.Session]:
+        """A session for reading, not run again: for long lists that are sent as they come."""
+        with self._readers() as session, session.begin():
+            yield session
+
+    def _again(self, once: Callable[[], T]) -> T:
+        for attempt in range(_TRIES):
+            try:
+                return once()
+            except (*_AGAIN, sa.exc.TimeoutError) as error:
+                if attempt == _TRIES - 1 or isinstance(error, sa.exc.TimeoutError):
+                    raise DatabaseUnavailable(f"The database does not answer: {_first_line(error)}") from error
+                self._runtime.sleep(self._runtime.random().uniform(0, 0.02 * 2**attempt))
+        raise AssertionError("unreachable")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

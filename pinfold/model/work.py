@@ -1,0 +1,60 @@
+"""What a worker is told to do: one attempt of an operation."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pinfold.model.numa import Placement
+from pinfold.model.request import Demand
+
+
+class Work(msgspec.Struct, frozen=True):
+    """One attempt of an operation, for the worker of ``host`` that has ``node``.
+
+    ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve);
+    ``snapshot`` is the id of the image to make (shelve), named ``snapshot_name``; ``claim`` is the id of the
+    claim the instance has there, if any; ``seconds_left`` is until the operation's deadline, when it was sent.
+    """
+
+    operation: str
+    attempt: int
+    kind: str
+    instance: str
+    name: str
+    project_id: str
+    user_id: str
+    host: str
+    node: str
+    demand: Demand
+    vm_state: str
+    step: str | None = None
+    image: str | None = None
+    snapshot: str | None = None
+    snapshot_name: str | None = None
+    snapshot_properties: dict[str, str] = {}
+    claim: str | None = None
+    placement: Placement | None = None
+    seconds_left: float = 300.0
+
+
+class Bell(msgspec.Struct, frozen=True):
+    """What to send once a transaction has committed: conductors to run an operation, workers to do theirs.
+
+    It is a bell, never the record: lost, it is rung again by a sweeper.
+    """
+
+    run: tuple[str, ...] = ()
+    work: tuple[Work, ...] = ()
+
+
+class Times(msgspec.Struct, frozen=True):
+    """How long things may take, in seconds.
+
+    ``service_down``: without a heartbeat, until a service counts as down. ``lease``: of a worker on what it does.
+    ``sweep_after``: until an operation that nobody has taken up is swept. ``deadlines``: per kind of operation.
+    """
+
+    service_down: float = 15.0
+    lease: float = 15.0
+    sweep_after: float = 3.0
+    deadlines: dict[str, float] = {}
