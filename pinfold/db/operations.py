@@ -1,0 +1,300 @@
+"""Operations in the book: opening, fencing, steps, closing.
+
+Rows are locked in the order operation, instance, nodes by id, claims. ``close`` and ``record`` are
+the only places that give an instance a new state, and they ask ``model.states``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from oslo_db import exception as db_errors
+from sqlalchemy.orm import Session
+
+from pinfold.db import claims as book_claims
+from pinfold.db.models import Claim, Instance, Node, Operation, Outbox
+from pinfold.db.types import epoch
+from pinfold.model import errors, states
+from pinfold.model.work import Times, Work
+
+SUCCEEDED, FAILED, SUPERSEDED = "succeeded", "failed", "superseded"
+DELETE_IMAGE = "delete_image"
+
+POWER = {
+    states.ACTIVE: 1,
+    states.SHELVED: 4,
+    states.SHELVED_OFFLOADED: 4,
+    states.DELETED: 0,
+}
+
+
+class Requester(msgspec.Struct, frozen=True):
+    """Who asked for an operation, and in which request."""
+
+    request_id: str
+    project_id: str
+    user_id: str
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why an operation failed: ``message`` for the user, ``details`` for an admin."""
+
+    message: str
+    details: str = ""
+    code: int = 500
+
+
+def now(session: Session) -> float:
+    """The database's clock."""
+    return session.scalar(sa.select(epoch())) or 0.0
+
+
+def locked(session: Session, operation_id: str) -> tuple[Operation, float] | None:
+    """The operation, locked, and the database's clock.
+
+    ::
+
+        SELECT operations.*, <clock> FROM operations WHERE id = :id FOR UPDATE
+    """
+    row = session.execute(
+        sa.select(Operation, epoch()).where(Operation.id == operation_id).with_for_update(of=Operation)
+    ).first()
+    return None if row is None else (row[0], row[1])
+
+
+def locked_instance(session: Session, instance_id: str) -> Instance | None:
+    """The instance, locked."""
+    return session.scalar(sa.select(Instance).where(Instance.id == instance_id).with_for_update())
+
+
+def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operation | None, float]:
+    """The instance and its open operation, both locked in order, and the database's clock.
+
+    Raises errors.NotFound for an instance that is not there or deleted; asks for the transaction to be run again
+    when another operation was opened between the two locks.
+    """
+    opened = session.scalar(sa.select(Operation).where(Operation.open_key == instance_id).with_for_update())
+    instance = locked_instance(session, instance_id)
+    if instance is None or instance.deleted_at is not None:
+        raise errors.NotFound(f"Instance {instance_id} could not be found.", code="server-not-found")
+    again = session.execute(
+        sa.select(Operation.id, epoch()).where(Operation.open_key == instance_id)
+    ).first()
+    if (again[0] if again else None) != (opened.id if opened else None):
+        raise db_errors.RetryRequest(errors.Conflict("Another operation was opened at the same time."))
+    return instance, opened, again[1] if again else now(session)
+
+
+def insert(
+    session: Session,
+    *,
+    operation_id: str,
+    kind: str,
+    instance: Instance,
+    requester: Requester,
+    times: Times,
+    at: float,
+    arguments: dict[str, Any] | None = None,
+    host: str | None = None,
+    closed: bool = False,
+) -> Operation:
+    """Write a new operation; with ``host``, its first attempt is cast to that worker by the caller."""
+    declared = states.KINDS[kind]
+    operation = Operation(
+        id=operation_id,
+        kind=kind,
+        instance_id=instance.id,
+        open_key=None if closed else instance.id,
+        step=None,
+        task_state=None if closed else declared.first_shows,
+        attempt=1 if host else 0,
+        owner_host=host,
+        owner_incarnation=None,
+        lease_until=at + times.sweep_after,
+        deadline_at=at + times.deadlines.get(kind, declared.deadline),
+        result=SUCCEEDED if closed else None,
+        finished_attempt=None,
+        left_leftover=False,
+        arguments=arguments or {},
+        targets=[],
+        refusals=[],
+        log=[],
+        request_id=requester.request_id,
+        project_id=requester.project_id,
+        user_id=requester.user_id,
+        created_at=at,
+        updated_at=at,
+        ended_at=at if closed else None,
+    )
+    session.add(operation)
+    session.flush()
+    return operation
+
+
+def enter(operation: Operation, step: str, host: str | None, at: float) -> None:
+    """Note that ``step`` is begun now, and with it that the one before has ended."""
+    entries = _ended(operation.log, at)
+    last = entries[-1] if entries else None
+    if not (last and last["step"] == step and last["attempt"] == operation.attempt):
+        entries.append(
+            {
+                "step": step,
+                "attempt": operation.attempt,
+                "host": host,
+                "start": at,
+                "end": None,
+                "error": None,
+            }
+        )
+    else:
+        last["end"] = None
+    operation.log = entries
+    operation.step = step
+    operation.task_state = states.KINDS[operation.kind].step(step).shows
+    operation.updated_at = at
+
+
+def _ended(entries: list[dict[str, Any]], at: float, error: str | None = None) -> list[dict[str, Any]]:
+    entries = [dict(entry) for entry in entries]
+    if entries and entries[-1]["end"] is None:
+        entries[-1]["end"] = at
+        entries[-1]["error"] = error
+    return entries
+
+
+def note_error(operation: Operation, error: str, at: float) -> None:
+    """Note that the step under way ended with ``error``."""
+    operation.log = _ended(operation.log, at, error)
+    operation.error = error
+    operation.updated_at = at
+
+
+def close(
+    session: Session,
+    operation: Operation,
+    instance: Instance,
+    outcome: str,
+    at: float,
+    fault: Fault | None = None,
+) -> None:
+    """End the operation: the instance's state by the table, its fault set or cleared."""
+    operation.log = _ended(operation.log, at, fault.message if fault else None)
+    operation.open_key = None
+    operation.task_state = None
+    operation.result = FAILED if fault else SUCCEEDED
+    operation.error = fault.message if fault else None
+    operation.ended_at = operation.updated_at = at
+    _assign(instance, states.after(operation.kind, instance.vm_state, outcome), at)
+    instance.fault = (
+        None
+        if fault is None
+        else {"code": fault.code, "message": fault.message, "details": fault.details, "created": at}
+    )
+    session.flush()
+
+
+def record(session: Session, operation: Operation, instance: Instance, at: float) -> None:
+    """The point from which a shelve only goes forward: its image is the instance's from now on."""
+    _assign(instance, states.after(operation.kind, instance.vm_state, states.RECORDED), at)
+    instance.shelved_image = operation.arguments["snapshot"]
+    instance.shelved_at = at
+    session.flush()
+
+
+def supersede(session: Session, operation: Operation, instance: Instance, at: float) -> None:
+    """End the operation because another takes over; what it had not recorded is cleaned up."""
+    operation.log = _ended(operation.log, at, "superseded")
+    operation.open_key = None
+    operation.task_state = None
+    operation.result = SUPERSEDED
+    operation.ended_at = operation.updated_at = at
+    drop_unrecorded_image(session, operation, instance, at)
+    session.flush()
+
+
+def drop_unrecorded_image(session: Session, operation: Operation, instance: Instance, at: float) -> None:
+    """Ask for the deletion of an image that the operation may have made and that nothing refers to."""
+    image = operation.arguments.get("snapshot")
+    if image is not None and instance.shelved_image != image:
+        post(session, DELETE_IMAGE, image, at)
+
+
+def delete_instance(session: Session, instance: Instance, at: float) -> None:
+    """Mark the instance deleted and ask for the deletion of its shelved image."""
+    _assign(instance, states.DELETED, at)
+    instance.deleted_at = instance.terminated_at = at
+    forget_shelved_image(session, instance, at)
+    session.flush()
+
+
+def forget_shelved_image(session: Session, instance: Instance, at: float) -> None:
+    """The instance needs its shelved image no more: that id, and only that, is to be deleted."""
+    if instance.shelved_image is not None:
+        post(session, DELETE_IMAGE, instance.shelved_image, at)
+    instance.shelved_image = None
+    instance.shelved_at = None
+
+
+def post(session: Session, kind: str, subject: str, at: float) -> None:
+    """Put a deed into the outbox: swept after this transaction, until it is done."""
+    session.add(Outbox(kind=kind, subject=subject, tries=0, due_at=at, created_at=at))
+
+
+def _assign(instance: Instance, vm_state: str, at: float) -> None:
+    instance.vm_state = vm_state
+    instance.power_state = POWER.get(vm_state, instance.power_state)
+    if vm_state == states.ACTIVE and instance.launched_at is None:
+        instance.launched_at = at
+    instance.updated_at = at
+
+
+def to_leftovers(
+    session: Session, operation: Operation | None, held: Iterable[tuple[Claim, Node]]
+) -> None:
+    """The word of the nodes' workers is not to be had: their CPUs stay taken until they have looked."""
+    for claim, _node in held:
+        book_claims.set_role(session, claim, book_claims.LEFTOVER)
+        if operation is not None:
+            operation.left_leftover = True
+
+
+def lease(session: Session, operation: Operation, host: str, incarnation: str | None, until: float) -> None:
+    """Make the worker (of this incarnation, once known) the owner until then."""
+    operation.owner_host = host
+    operation.owner_incarnation = incarnation
+    operation.lease_until = until
+
+
+def work_for(
+    operation: Operation,
+    instance: Instance,
+    node: Node,
+    at: float,
+    claim: Claim | None = None,
+) -> Work:
+    """What to cast to the worker of ``node`` for the operation's present attempt."""
+    spawns_from = {"create": instance.image_ref, "unshelve": instance.shelved_image}
+    return Work(
+        operation=operation.id,
+        attempt=operation.attempt,
+        kind=operation.kind,
+        instance=instance.id,
+        name=instance.name,
+        project_id=instance.project_id,
+        user_id=instance.user_id,
+        host=node.host,
+        node=node.name,
+        demand=instance.demand,
+        vm_state=instance.vm_state,
+        step=operation.step,
+        image=spawns_from.get(operation.kind),
+        snapshot=operation.arguments.get("snapshot"),
+        snapshot_name=operation.arguments.get("snapshot_name"),
+        snapshot_properties=operation.arguments.get("snapshot_properties", {}),
+        claim=claim.id if claim else None,
+        placement=claim.placement if claim else None,
+        seconds_left=max(1.0, operation.deadline_at - at),
+    )
