@@ -144,9 +144,7 @@ def _shortfall(
     if short:
         return short
     if pinned:
-        short = numa_pack.shortfall(
-            spot.host, spot.free, guest.thread_policy, len(cell.dedicated), reserve
-        )
+        short = numa_pack.shortfall(spot.host, spot.free, guest.thread_policy, len(cell.dedicated), reserve)
         if short:
             return short
     if guest.cpu_policy == "dedicated":

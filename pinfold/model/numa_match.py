@@ -14,7 +14,8 @@ def assign(rows: Sequence[int]) -> list[int] | None:
 
     It is the answer that trying all permutations in order of preference would end with.
     """
-    chosen, owner = [-1] * len(rows), {}
+    chosen: list[int] = [-1] * len(rows)
+    owner: dict[int, int] = {}
     for row in range(len(rows)):
         if not _augment(rows, row, 0, chosen, owner):
             return None
@@ -29,16 +30,12 @@ def largest(rows: Sequence[int]) -> int:
     return sum(_augment(rows, row, 0, chosen, owner) for row in range(len(rows)))
 
 
-def _augment(
-    rows: Sequence[int], row: int, barred: int, chosen: list[int], owner: dict[int, int]
-) -> bool:
+def _augment(rows: Sequence[int], row: int, barred: int, chosen: list[int], owner: dict[int, int]) -> bool:
     """Give ``row`` a column outside ``barred``, moving others where that helps (Kuhn's augmenting path)."""
     return _find(rows, row, chosen, owner, [barred])
 
 
-def _find(
-    rows: Sequence[int], row: int, chosen: list[int], owner: dict[int, int], seen: list[int]
-) -> bool:
+def _find(rows: Sequence[int], row: int, chosen: list[int], owner: dict[int, int], seen: list[int]) -> bool:
     while open_ := rows[row] & ~seen[0]:
         bit = open_ & -open_
         seen[0] |= bit

@@ -62,9 +62,7 @@ def whole_cores(cell: HostCell, free: frozenset[int]) -> list[list[int]]:
     return cores
 
 
-def choose(
-    cell: HostCell, free: frozenset[int], policy: str | None, wanted: int, reserve: int
-) -> Pinned:
+def choose(cell: HostCell, free: frozenset[int], policy: str | None, wanted: int, reserve: int) -> Pinned:
     """CPUs for a demand that has no shortfall."""
     if policy == "isolate":
         return _isolate(whole_cores(cell, free), wanted, reserve)

@@ -22,9 +22,7 @@ def held_cpus(cell: PlacedCell) -> frozenset[int]:
     return frozenset(cell.pins.values()) | cell.reserved | cell.held
 
 
-def add(
-    usage: Sequence[CellUsage], placement: Placement, topology: HostTopology
-) -> tuple[CellUsage, ...]:
+def add(usage: Sequence[CellUsage], placement: Placement, topology: HostTopology) -> tuple[CellUsage, ...]:
     """The usage once ``placement`` is held too.
 
     Raises AccountingError where it takes CPUs that the cell does not dedicate or that are held, shared CPUs
@@ -89,9 +87,7 @@ def _check_memory(use: CellUsage, placed: PlacedCell, host: HostCell) -> None:
         raise _error(host, f"has no pages of {placed.page_size_kb} KiB")
     left = pages.total - pages.reserved - use.pages.get(pages.size_kb, 0)
     if not placed.overcommit and placed.pages > left:
-        raise _error(
-            host, f"has {left} pages of {pages.size_kb} KiB free, and {placed.pages} were asked for"
-        )
+        raise _error(host, f"has {left} pages of {pages.size_kb} KiB free, and {placed.pages} were asked for")
 
 
 def _released(use: CellUsage, placed: PlacedCell, host: HostCell) -> CellUsage:
@@ -104,9 +100,7 @@ def _released(use: CellUsage, placed: PlacedCell, host: HostCell) -> CellUsage:
         raise _error(host, f"has {use.memory_mb} MB in use, not {placed.memory_mb}")
     size = placed.page_size_kb
     if size is not None and placed.pages > use.pages.get(size, 0):
-        raise _error(
-            host, f"has {use.pages.get(size, 0)} pages of {size} KiB in use, not {placed.pages}"
-        )
+        raise _error(host, f"has {use.pages.get(size, 0)} pages of {size} KiB in use, not {placed.pages}")
     return CellUsage(
         cell=use.cell,
         pinned=use.pinned - taken,
