@@ -1,4 +1,8 @@
-"""What a hypervisor driver does. Every call is blocking and safe to repeat."""
+"""What a hypervisor driver does. Every call is blocking and safe to repeat.
+
+Calls about one guest raise GuestNotFound when the node has no such guest, except ``spawn`` and ``destroy``.
+All raise DriverError when the hypervisor refuses or fails.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from pinfold.model.numa import HostPages, Placement
 
 NOSTATE, RUNNING, PAUSED, SHUTDOWN, CRASHED, SUSPENDED = 0, 1, 3, 4, 6, 7
 
+PowerState = int
+"""One of the numbers above, as in the compute API."""
+
 
 class DriverError(errors.PinfoldError):
     """A hypervisor call failed; the message says which and why."""
@@ -19,17 +26,26 @@ class DriverError(errors.PinfoldError):
     code = "driver"
 
 
+class GuestNotFound(DriverError):
+    """The node's hypervisor has no guest of this instance."""
+
+    code = "guest-not-found"
+
+
 class Guest(msgspec.Struct, frozen=True):
     """A guest that a node's hypervisor has defined. ``power_state`` as in the compute API."""
 
     instance: str
     node: str
-    power_state: int
+    power_state: PowerState
     name: str = ""
 
 
 class GuestSpec(msgspec.Struct, frozen=True):
-    """What to run. ``placement`` has the pins; without one the guest floats over the node's shared CPUs."""
+    """What to run. ``placement`` has the pins; without one the guest floats over the node's shared CPUs.
+
+    ``disk_gb`` 0 means a disk as large as the image.
+    """
 
     instance: str
     name: str
@@ -76,9 +92,27 @@ class Driver(Protocol):
     def destroy(self, node: str, instance: str) -> None:
         """End the guest and remove its disk; nothing happens when it is not there."""
 
-    def power_on(self, node: str, instance: str) -> None: ...
+    def power_on(self, node: str, instance: str) -> PowerState:
+        """Run, whatever it did before."""
 
-    def power_off(self, node: str, instance: str, *, clean: bool = True) -> None: ...
+    def power_off(self, node: str, instance: str, *, clean: bool = True) -> PowerState:
+        """Stop, whatever it did before; ``clean`` asks the guest's system first."""
+
+    def reboot(self, node: str, instance: str, *, hard: bool = False) -> PowerState:
+        """Start afresh. A soft reboot asks the guest's system, so it must be running; a hard one need not."""
+
+    def pause(self, node: str, instance: str) -> PowerState:
+        """Stop a running guest's CPUs; its memory stays."""
+
+    def unpause(self, node: str, instance: str) -> PowerState: ...
+
+    def suspend(self, node: str, instance: str) -> PowerState:
+        """Save a running or paused guest's memory to disk and stop it."""
+
+    def resume(self, node: str, instance: str) -> PowerState: ...
 
     def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
-        """The guest's disk as the bytes of an image."""
+        """The guest's disk as the bytes of an image. Errors are raised at the call or at any piece."""
+
+    def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
+        """What the guest wrote to its console: the last ``lines`` lines, or all that is kept."""

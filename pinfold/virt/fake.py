@@ -1,0 +1,254 @@
+"""A hypervisor without a machine: guests are folders that outlive the worker, as a real one's guests do.
+
+It keeps the driver's contract as the real ones do, refuses what a machine could not run (see ``witness``), and
+fails to order (see ``faults``). The layout on disk is told in ``guests``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pinfold.model import cpuset
+from pinfold.model.numa import held_cpus
+from pinfold.runtime import Runtime
+from pinfold.virt import witness
+from pinfold.virt.driver import (
+    CRASHED,
+    NOSTATE,
+    PAUSED,
+    RUNNING,
+    SHUTDOWN,
+    SUSPENDED,
+    DriverError,
+    Guest,
+    GuestNotFound,
+    GuestSpec,
+    Inventory,
+    MachineCell,
+    PowerState,
+)
+from pinfold.virt.faults import Faults
+from pinfold.virt.guests import GuestFolder, Record, disk_pieces, read_console, write_console
+from pinfold.virt.topology import default_machine
+
+_NAMES = {
+    NOSTATE: "in no state",
+    RUNNING: "running",
+    PAUSED: "paused",
+    SHUTDOWN: "shut down",
+    CRASHED: "crashed",
+    SUSPENDED: "suspended",
+}
+_ANY = frozenset(_NAMES)
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """A change of power state; nothing is done to a guest that is there already and is not ``allowed``."""
+
+    to: PowerState
+    allowed: frozenset[PowerState]
+    boots: bool = False
+
+
+_POWER_ON = _Change(RUNNING, _ANY - {RUNNING}, boots=True)
+_POWER_OFF = _Change(SHUTDOWN, _ANY)
+_SOFT_REBOOT = _Change(RUNNING, frozenset({RUNNING}), boots=True)
+_HARD_REBOOT = _Change(RUNNING, _ANY, boots=True)
+_PAUSE = _Change(PAUSED, frozenset({RUNNING}))
+_UNPAUSE = _Change(RUNNING, frozenset({PAUSED}))
+_SUSPEND = _Change(SUSPENDED, frozenset({RUNNING, PAUSED}))
+_RESUME = _Change(RUNNING, frozenset({SUSPENDED}))
+
+
+class FakeDriver:
+    """All nodes of one host, each a machine of the shape ``topology`` with ``disk_gb``.
+
+    ``memory_ratio`` is how far the configuration lets memory be overcommitted. Several drivers, in one process
+    or many, may be open on one ``state_path``.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        host: str,
+        nodes: Sequence[str],
+        state_path: str,
+        fault_file: str | None = None,
+        topology: Sequence[MachineCell] | None = None,
+        *,
+        disk_gb: int = 500,
+        memory_ratio: float = 1.0,
+    ) -> None:
+        self._runtime = runtime
+        self._cells = tuple(topology) if topology is not None else default_machine().cells
+        self._disk_gb = disk_gb
+        self._memory_ratio = memory_ratio
+        state_path = os.path.abspath(state_path)
+        for node in nodes:
+            _check_name(node)
+        self._folders = {node: GuestFolder(runtime, state_path, node) for node in nodes}
+        counts = os.path.join(os.path.dirname(state_path), ".faults-used.json")
+        self._faults = Faults(runtime, host, fault_file, counts)
+
+    def nodes(self) -> tuple[str, ...]:
+        """The names of its nodes."""
+        return tuple(self._folders)
+
+    def inventory(self, node: str) -> Inventory:
+        """The machine of a node."""
+        self._folder(node)
+        self._faults.strike("inventory", None, "before")
+        self._faults.strike("inventory", None, "after")
+        return Inventory(node, self._cells, self._disk_gb)
+
+    def list(self, node: str) -> tuple[Guest, ...]:
+        """All guests of the node, in order of instance."""
+        folder = self._folder(node)
+        self._faults.strike("list", None, "before")
+        with folder.lock:
+            records = folder.all()
+        self._faults.strike("list", None, "after")
+        return tuple(Guest(record.instance, node, record.power_state, record.name) for record in records)
+
+    def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
+        """Define and start. Raises witness.Refused for what the machine cannot run."""
+        folder = self._folder(spec.node)
+        _check_name(spec.instance)
+        self._faults.strike("spawn", spec.instance, "before")
+        with folder.lock:
+            self._check(spec, folder)
+            build = folder.begin(spec.instance)
+        try:
+            build.fill(spec, image)
+            self._boot(os.path.join(build.path, "console.log"), spec)
+            with folder.lock:
+                self._check(spec, folder)
+                folder.commit(build, _record(spec))
+        finally:
+            build.discard()
+        self._faults.strike("spawn", spec.instance, "after")
+
+    def _check(self, spec: GuestSpec, folder: GuestFolder) -> None:
+        witness.check(self._cells, self._memory_ratio, spec, folder.all())
+
+    def destroy(self, node: str, instance: str) -> None:
+        """End and remove."""
+        folder = self._folder(node)
+        _check_name(instance)
+        self._faults.strike("destroy", instance, "before")
+        with folder.lock:
+            folder.remove(instance)
+        self._faults.strike("destroy", instance, "after")
+
+    def power_on(self, node: str, instance: str) -> PowerState:
+        """Run, whatever it did before."""
+        return self._change("power_on", node, instance, _POWER_ON)
+
+    def power_off(self, node: str, instance: str, *, clean: bool = True) -> PowerState:
+        """Stop; a fake guest's system always stops at once."""
+        return self._change("power_off", node, instance, _POWER_OFF)
+
+    def reboot(self, node: str, instance: str, *, hard: bool = False) -> PowerState:
+        """Start afresh."""
+        return self._change("reboot", node, instance, _HARD_REBOOT if hard else _SOFT_REBOOT)
+
+    def pause(self, node: str, instance: str) -> PowerState:
+        """Stop a running guest's CPUs."""
+        return self._change("pause", node, instance, _PAUSE)
+
+    def unpause(self, node: str, instance: str) -> PowerState:
+        """Let a paused guest go on."""
+        return self._change("unpause", node, instance, _UNPAUSE)
+
+    def suspend(self, node: str, instance: str) -> PowerState:
+        """Save a running or paused guest and stop it."""
+        return self._change("suspend", node, instance, _SUSPEND)
+
+    def resume(self, node: str, instance: str) -> PowerState:
+        """Let a suspended guest go on."""
+        return self._change("resume", node, instance, _RESUME)
+
+    def _change(self, call: str, node: str, instance: str, change: _Change) -> PowerState:
+        folder = self._folder(node)
+        self._faults.strike(call, instance, "before")
+        with folder.lock:
+            record = _present(folder, node, instance)
+            if record.power_state not in change.allowed and record.power_state != change.to:
+                raise DriverError(
+                    f"{call} of {instance} on {node}: the guest is {_NAMES[record.power_state]}, not "
+                    f"{' or '.join(_NAMES[state] for state in sorted(change.allowed))}."
+                )
+            if change.boots and record.power_state in change.allowed:
+                self._boot(folder.console(instance), record)
+            if record.power_state != change.to:
+                folder.save(msgspec.structs.replace(record, power_state=change.to))
+        self._faults.strike(call, instance, "after")
+        return change.to
+
+    def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
+        """The disk, without the hole at its end where its size is the flavor's."""
+        folder = self._folder(node)
+        self._faults.strike("snapshot", instance, "before")
+        with folder.lock:
+            record = _present(folder, node, instance)
+            disk = os.open(folder.disk(instance), os.O_RDONLY | os.O_CLOEXEC)
+        return self._snapshot(disk, record)
+
+    def _snapshot(self, disk: int, record: Record) -> Iterator[bytes]:
+        yield from disk_pieces(disk, trim=record.disk_gb > 0)
+        self._faults.strike("snapshot", record.instance, "after")
+
+    def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
+        """A line for each boot, and what tests append to the guest's console.log."""
+        folder = self._folder(node)
+        self._faults.strike("console_log", instance, "before")
+        with folder.lock:
+            _present(folder, node, instance)
+            text = read_console(folder.console(instance))
+        self._faults.strike("console_log", instance, "after")
+        if lines is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""
+
+    def _boot(self, console: str, guest: GuestSpec | Record) -> None:
+        placed = () if guest.placement is None else guest.placement.cells
+        pins = frozenset().union(*(held_cpus(cell) for cell in placed))
+        where = f"CPUs {cpuset.render(pins)}" if pins else "shared CPUs"
+        now = self._runtime.now().isoformat(timespec="seconds")
+        write_console(console, f"{now} {guest.name}: boot, {guest.vcpus} vCPUs on {where} of {guest.node}\n")
+
+    def _folder(self, node: str) -> GuestFolder:
+        try:
+            return self._folders[node]
+        except KeyError:
+            raise DriverError(f"This hypervisor has no node {node}; it has {', '.join(self._folders)}.") from None
+
+
+def _present(folder: GuestFolder, node: str, instance: str) -> Record:
+    _check_name(instance)
+    record = folder.get(instance)
+    if record is None:
+        raise GuestNotFound(f"{node} has no guest {instance}.")
+    return record
+
+
+def _record(spec: GuestSpec) -> Record:
+    return Record(
+        instance=spec.instance,
+        name=spec.name,
+        node=spec.node,
+        power_state=RUNNING,
+        vcpus=spec.vcpus,
+        memory_mb=spec.memory_mb,
+        disk_gb=spec.disk_gb,
+        placement=spec.placement,
+    )
+
+
+def _check_name(name: str) -> None:
+    """Names become folders."""
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
+        raise DriverError(f"'{name}' cannot be the name of a node or guest.")
