@@ -1,0 +1,141 @@
+"""A private PostgreSQL: its own data folder, port and password; started and stopped by pid."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from devstack import processes
+from devstack.layout import Layout, Process, StackError
+from devstack.progress import wait_for
+
+NAME = "postgresql"
+USER = DATABASE = "pinfold"
+
+#: ``synchronous_commit`` stays on: what a crash may lose is part of what is tested here.
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "shared_preload_libraries": "pg_stat_statements",
+    "pg_stat_statements.max": "10000",
+    "pg_stat_statements.track": "top",
+    "log_min_messages": "warning",
+}
+
+
+def binaries() -> Path:
+    """The folder of the newest server that is installed."""
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]), reverse=True
+    )
+    if not found:
+        raise StackError("PostgreSQL's server is not installed; stack.sh --multi installs it")
+    return found[0].parent
+
+
+def owner() -> pwd.struct_passwd | None:
+    """Whom the server runs as; None for the user who calls. It refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise StackError("PostgreSQL does not run as root, and neither user postgres nor nobody exists")
+
+
+def _as_owner(command: list[str]) -> list[str]:
+    who = owner()
+    if who is None:
+        return command
+    ids = ["--reuid", str(who.pw_uid), "--regid", str(who.pw_gid), "--clear-groups"]
+    return ["setpriv", *ids, "--inh-caps=-all", *command]
+
+
+def place(layout: Layout) -> Path:
+    """Root may not own the data, and another user may not enter every DIR: then it stands elsewhere."""
+    if owner() is None:
+        return layout.root / "database"
+    return Path("/var/lib/pinfold-stack") / layout.key
+
+
+def create(layout: Layout, port: int, password: str) -> dict[str, Any]:
+    """Make the data folder and say what to record."""
+    home = place(layout)
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    secret = home / "password"
+    secret.write_text(password + "\n")
+    if who := owner():
+        for path in (home, secret):
+            os.chown(path, who.pw_uid, who.pw_gid)
+    home.chmod(0o700)
+    command = [str(binaries() / "initdb"), "-D", str(home / "data"), "-U", USER, f"--pwfile={secret}"]
+    command += ["--auth=scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+    done = subprocess.run(_as_owner(command), cwd="/", capture_output=True, text=True)
+    secret.unlink()
+    if done.returncode:
+        raise StackError(f"initdb failed:\n{done.stdout}{done.stderr}")
+    return {"home": str(home), "port": port, "password": password}
+
+
+def start(layout: Layout, record: dict[str, Any]) -> Process:
+    home, port = Path(record["home"]), record["port"]
+    settings = SETTINGS | {"port": str(port), "unix_socket_directories": str(home)}
+    command = [str(binaries() / "postgres"), "-D", str(home / "data")]
+    for key, value in settings.items():
+        command += ["-c", f"{key}={value}"]
+    return processes.start(_as_owner(command), layout.log_file(NAME))
+
+
+def await_ready(layout: Layout, record: dict[str, Any], process: Process) -> None:
+    def ready() -> bool:
+        processes.reap()
+        if not processes.alive(process):
+            raise StackError(f"PostgreSQL ended:\n{processes.tail(layout.log_file(NAME))}")
+        return _answers(record)
+
+    try:
+        wait_for("PostgreSQL answers", ready, 30)
+    except TimeoutError as error:
+        raise StackError(f"{error}:\n{processes.tail(layout.log_file(NAME))}") from error
+
+
+def _answers(record: dict[str, Any]) -> bool:
+    command = [str(binaries() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(record["port"])]
+    return subprocess.run(command, cwd="/").returncode == 0
+
+
+def make_database(record: dict[str, Any]) -> None:
+    """The empty database, with the extension that counts statements."""
+    psql(record, "postgres", f"CREATE DATABASE {DATABASE}")
+    psql(record, DATABASE, "CREATE EXTENSION pg_stat_statements")
+
+
+def psql(record: dict[str, Any], database: str, statement: str) -> str:
+    command = [str(binaries() / "psql"), "-X", "-q", "-A", "-t", "-h", "127.0.0.1", "-p", str(record["port"])]
+    command += ["-U", USER, "-d", database, "-v", "ON_ERROR_STOP=1", "-c", statement]
+    env = {**os.environ, "PGPASSWORD": record["password"]}
+    done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise StackError(f"psql: {statement}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def url(record: dict[str, Any]) -> str:
+    return f"postgresql+psycopg://{USER}:{record['password']}@127.0.0.1:{record['port']}/{DATABASE}"
+
+
+def stop(process: Process) -> None:
+    """Fast shutdown: its clients are told to go."""
+    processes.stop(process, signal.SIGINT)
+
+
+def wipe(record: dict[str, Any]) -> None:
+    shutil.rmtree(record["home"], ignore_errors=True)

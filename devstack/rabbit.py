@@ -1,0 +1,143 @@
+"""A private RabbitMQ: its own node, cookie, ports and port mapper; one account per service process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from devstack import processes
+from devstack.layout import Layout, Process, StackError
+from devstack.progress import wait_for
+
+NAME, MAPPER = "rabbitmq", "epmd"
+#: Debian's /usr/sbin/rabbitmq-server changes to the user rabbitmq; the real one is here.
+BINARIES = Path("/usr/lib/rabbitmq/bin")
+_CONFIG = """\
+# A private broker for one Pinfold cloud, on loopback.
+listeners.tcp.local = 127.0.0.1:{port}
+default_user = {admin}
+default_pass = {password}
+loopback_users = none
+log.file.level = warning
+# Development machines are small: do not stop taking messages because the disk is rather full.
+disk_free_limit.absolute = 50MB
+"""
+
+
+def record(ports: list[int]) -> dict[str, Any]:
+    """What to keep about a new broker."""
+    port, distribution, mapper = ports
+    return {"port": port, "distribution": distribution, "mapper": mapper, "admin": "pinfold-admin",
+            "password": secrets.token_hex(16)}  # fmt: skip
+
+
+def create(layout: Layout, broker: dict[str, Any]) -> None:
+    home = _home(layout)
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
+    cookie = home / ".erlang.cookie"
+    if not cookie.exists():
+        cookie.write_text(secrets.token_hex(20))
+        cookie.chmod(0o400)
+    (home / "plugins").write_text("[].\n")
+    config = home / "rabbitmq.conf"
+    config.touch(mode=0o600)
+    config.write_text(_CONFIG.format(**broker))
+
+
+def _home(layout: Layout) -> Path:
+    return layout.root / "broker"
+
+
+def _environment(layout: Layout, broker: dict[str, Any]) -> dict[str, str]:
+    home = _home(layout)
+    return {
+        "HOME": str(home),
+        "RABBITMQ_NODENAME": f"pinfold-{layout.key}@localhost",
+        "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+        "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(home / "data"),
+        "RABBITMQ_LOG_BASE": str(layout.log),
+        "RABBITMQ_DIST_PORT": str(broker["distribution"]),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none",
+        "ERL_EPMD_PORT": str(broker["mapper"]),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "LANG": "C.UTF-8",
+    }
+
+
+def start_mapper(layout: Layout, broker: dict[str, Any]) -> Process:
+    """Erlang's port mapper, ours alone: the node would else start one that outlives it."""
+    environment = _environment(layout, broker)
+    mapper = processes.start(["epmd", "-port", str(broker["mapper"])], layout.log_file(MAPPER), environment)
+    _await_port(layout, MAPPER, mapper, broker["mapper"], _listens)
+    return mapper
+
+
+def start(layout: Layout, broker: dict[str, Any]) -> Process:
+    command = [str(BINARIES / "rabbitmq-server")]
+    return processes.start(command, layout.log_file(NAME), _environment(layout, broker))
+
+
+def await_ready(layout: Layout, broker: dict[str, Any], process: Process) -> None:
+    _await_port(layout, NAME, process, broker["port"], _speaks_amqp)
+
+
+def _await_port(layout: Layout, name: str, process: Process, port: int, probe: Any) -> None:
+    def ready() -> bool:
+        processes.reap()
+        if not processes.alive(process):
+            raise StackError(f"{name} ended:\n{processes.tail(layout.log_file(name))}")
+        return bool(probe(port))
+
+    try:
+        wait_for(f"{name} answers", ready, 90)
+    except TimeoutError as error:
+        raise StackError(f"{error}:\n{processes.tail(layout.log_file(name))}") from error
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _speaks_amqp(port: int) -> bool:
+    """The protocol's handshake: far cheaper than a command-line tool."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"AMQP\x00\x00\x09\x01")
+            return connection.recv(1) == b"\x01"
+    except OSError:
+        return False
+
+
+def control(layout: Layout, broker: dict[str, Any], *arguments: str) -> str:
+    """Run rabbitmqctl against this broker."""
+    command = [str(BINARIES / "rabbitmqctl"), "-q", *arguments]
+    env = {**os.environ, **_environment(layout, broker)}
+    done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise StackError(f"rabbitmqctl {arguments[0]}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def make_accounts(layout: Layout, broker: dict[str, Any], accounts: dict[str, str]) -> None:
+    """One account per service process, each with only the rights it needs, in one call of the tool."""
+    control(layout, broker, "eval", "\n".join(_account(name, accounts[name]) for name in accounts) + "\nok.")
+
+
+def url(broker: dict[str, Any], user: str, password: str) -> str:
+    return f"rabbit://{user}:{password}@127.0.0.1:{broker['port']}/"
+
+
+def stop(process: Process) -> None:
+    processes.stop(process, signal.SIGTERM)
