@@ -18,10 +18,10 @@ _ZEROS = bytes(BLOCK)
 
 
 class FolderLock:
-    """Excludes threads of this process (fairly) and other processes.
+    """Excludes threads (fairly) and other processes; the kernel frees it when its holder dies.
 
-    The kernel frees it when its holder dies. Nothing that may switch threads runs inside the kernel's lock's
-    wait but other processes' short sections, so green threads are safe too.
+    Threads wait for the runtime's lock, which green threads may; only for another process does one wait in
+    the kernel, so hold it for short sections that do not sleep.
     """
 
     def __init__(self, runtime: Runtime, path: str) -> None:
@@ -46,7 +46,7 @@ class FolderLock:
 
 
 def hold(path: str) -> int:
-    """Open ``path`` (created when it is not there), wait for its lock, and return the descriptor that holds it."""
+    """Open or create ``path`` and wait for its lock; the descriptor that holds it."""
     held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

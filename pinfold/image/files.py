@@ -14,7 +14,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -98,10 +98,13 @@ class FileStore:
         """Raises ImageNotFound, errors.InvalidRequest for a field or value that an image cannot have."""
         with self._lock:
             record = self._get(image)
-            return self._save(msgspec.structs.replace(record, image=self._changed(record.image, changes))).image
+            return self._save(self._with(record, **changes)).image
 
     def upload(self, image: str, data: Iterable[bytes]) -> Image:
-        """Raises ImageNotFound, also when the image was deleted meanwhile. A failed upload leaves the image as it was."""
+        """Raises ImageNotFound, also when the image was deleted meanwhile.
+
+        A failed upload leaves the image as it was.
+        """
         with self._lock:
             record = self._get(image)
             if record.data is None:
@@ -223,9 +226,9 @@ class FileStore:
             raise errors.InvalidRequest(f"Image {image.id} cannot be changed so: {error}.") from error
 
 
-def _hashed(data: Iterable[bytes], update: object) -> Iterator[bytes]:
+def _hashed(data: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
     for piece in data:
-        update(piece)  # type: ignore[operator]
+        update(piece)
         yield piece
 
 

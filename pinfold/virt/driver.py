@@ -87,7 +87,7 @@ class Driver(Protocol):
         """All guests of the node, running or not."""
 
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
-        """Define the guest, fill its disk from ``image``, start it. A guest that is there already is replaced."""
+        """Define the guest, fill its disk from ``image``, start it. One that is there already is replaced."""
 
     def destroy(self, node: str, instance: str) -> None:
         """End the guest and remove its disk; nothing happens when it is not there."""

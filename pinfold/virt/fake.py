@@ -1,7 +1,7 @@
 """A hypervisor without a machine: guests are folders that outlive the worker, as a real one's guests do.
 
-It keeps the driver's contract as the real ones do, refuses what a machine could not run (see ``witness``), and
-fails to order (see ``faults``). The layout on disk is told in ``guests``.
+It keeps the driver's contract as the real ones do, refuses what a machine could not run (see ``witness``),
+and fails to order (see ``faults``). The layout on disk is told in ``guests``.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _RESUME = _Change(RUNNING, frozenset({SUSPENDED}))
 class FakeDriver:
     """All nodes of one host, each a machine of the shape ``topology`` with ``disk_gb``.
 
-    ``memory_ratio`` is how far the configuration lets memory be overcommitted. Several drivers, in one process
-    or many, may be open on one ``state_path``.
+    ``memory_ratio`` is how far the configuration lets memory be overcommitted. Several drivers, in one
+    process or many, may be open on one ``state_path``.
     """
 
     def __init__(
@@ -224,7 +224,8 @@ class FakeDriver:
         try:
             return self._folders[node]
         except KeyError:
-            raise DriverError(f"This hypervisor has no node {node}; it has {', '.join(self._folders)}.") from None
+            names = ", ".join(self._folders)
+            raise DriverError(f"This hypervisor has no node {node}; it has {names}.") from None
 
 
 def _present(folder: GuestFolder, node: str, instance: str) -> Record:

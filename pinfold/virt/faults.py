@@ -5,9 +5,9 @@ The file is a JSON list of rules; it is looked at before and after every call, s
     {"host": "host-1"|"*", "call": "spawn"|...|"*", "server": "<id>"|"*",
      "effect": "fail"|"hang"|"delay", "seconds": 2.0, "times": 1|null, "when": "before"|"after"}
 
-Rules act in their order; a ``fail`` ends the call. ``hang`` lasts until no such rule is in the file. How often a
-rule with ``times`` has acted is counted in a file of ours, which all hosts with neighbouring state folders
-share; writing the fault file anew starts every count anew.
+Rules act in their order; a ``fail`` ends the call. ``hang`` lasts until no such rule is in the file. How
+often a rule with ``times`` has acted is counted in a file of ours, which all hosts with neighbouring state
+folders share; writing the fault file anew starts every count anew.
 """
 
 from __future__ import annotations
@@ -35,11 +35,29 @@ SETTLE = 0.25
 _RACY = 0.1
 """Seconds for which a file's times cannot tell two of its versions apart, with a wide margin."""
 
-CALLS = (
-    "spawn", "destroy", "power_on", "power_off", "reboot", "pause", "unpause", "suspend", "resume", "snapshot",
-    "rebuild", "migrate_disk", "finish_migration", "confirm_migration", "revert_migration", "live_migrate",
-    "console_log", "inventory", "list",
-)  # fmt: skip
+CALLS = frozenset(
+    [
+        "spawn",
+        "destroy",
+        "power_on",
+        "power_off",
+        "reboot",
+        "pause",
+        "unpause",
+        "suspend",
+        "resume",
+        "snapshot",
+        "rebuild",
+        "migrate_disk",
+        "finish_migration",
+        "confirm_migration",
+        "revert_migration",
+        "live_migrate",
+        "console_log",
+        "inventory",
+        "list",
+    ]
+)
 
 When = Literal["before", "after"]
 
@@ -199,7 +217,8 @@ def _check(rules: Sequence[Rule]) -> None:
     """Raises ValueError for what the types allow and the rules do not."""
     for index, rule in enumerate(rules):
         if rule.call != "*" and rule.call not in CALLS:
-            raise ValueError(f"rule {index}: there is no call '{rule.call}'; there are {', '.join(CALLS)} and *")
+            calls = ", ".join(sorted(CALLS))
+            raise ValueError(f"rule {index}: there is no call '{rule.call}'; there are {calls} and *")
         if rule.seconds is not None and rule.seconds < 0:
             raise ValueError(f"rule {index}: seconds is {rule.seconds}, and must not be negative")
         if rule.times is not None and rule.times < 0:

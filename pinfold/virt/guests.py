@@ -1,9 +1,12 @@
-"""A fake node's guests on disk, each a folder: ``<state>/<node>/guests/<instance>/{guest.json,disk,console.log}``.
+"""A fake node's guests on disk, each a folder.
 
-``disk`` is a raw, sparse image; tests and people may read and write it. A guest is built in ``building/`` and
-moved into place whole, so that a kill -9 at any instant leaves the guest as before or as after. One that replaces
-another passes through ``replacing/<instance>``: from there on the new one is the guest, and whoever opens the
-node next finishes the move.
+    <state>/<node>/guests/<instance>/guest.json   what the guest is
+                                     disk         a raw, sparse image; tests and people may read and write it
+                                     console.log  what it printed; likewise
+
+A guest is built in ``building/`` and moved into place whole, so that a kill -9 at any instant leaves the
+guest as before or as after. One that replaces another passes through ``replacing/<instance>``: from there on
+the new one is the guest, and whoever opens the node next finishes the move.
 """
 
 from __future__ import annotations

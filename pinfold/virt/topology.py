@@ -1,8 +1,9 @@
 """The shape of a fake machine: the default one, or one read from a file.
 
-The file is a JSON list of cells: ``id``, ``cpuset`` (shared CPUs), ``pcpuset`` (dedicated CPUs), ``siblings``
-(lists of CPUs), ``socket``, ``memory`` (MB), ``mempages`` (``size_kb``, ``total``, ``reserved``). Other fields
-are ignored. A machine has the CPUs of both sets; the sets themselves are a proposal for the configuration.
+The file is a JSON list of cells: ``id``, ``cpuset`` (shared CPUs), ``pcpuset`` (dedicated CPUs),
+``siblings`` (lists of CPUs), ``socket``, ``memory`` (MB), ``mempages`` (``size_kb``, ``total``,
+``reserved``). Other fields are ignored. A machine has the CPUs of both sets; the sets themselves are a
+proposal for the configuration.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Cell(msgspec.Struct, frozen=True):
 
 
 def default_machine() -> Machine:
-    """2 cells of 4 cores with 2 threads; 16384 MB per cell, 2048 MB of it as pages of 2 MiB; CPUs 0 and 8 shared."""
+    """2 cells of 4 cores with 2 threads, 16384 MB, 2048 of them as pages of 2 MiB; CPUs 0 and 8 shared."""
     cells = tuple(
         MachineCell(
             id=cell,

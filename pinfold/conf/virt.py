@@ -1,0 +1,53 @@
+"""Options of the hypervisor drivers: ``[virt]`` and ``[fake]``."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+OPTIONS: dict[str, list[cfg.Opt]] = {
+    "virt": [
+        cfg.StrOpt(
+            "driver",
+            default="fake",
+            choices=[("fake", "guests are folders on disk; nothing runs")],
+            help="What runs the guests of this host. Change it once, when the host is set up; guests do not "
+            "move from one driver to another.",
+        ),
+    ],
+    "fake": [
+        cfg.StrOpt(
+            "state_path",
+            default="/var/lib/pinfold/hypervisor",
+            help="Folder where the fake hypervisor keeps its guests; it is created when it is not there. "
+            "Guests outlive the compute worker here. Change it when several workers run on one machine: "
+            "each host needs a folder of its own. The folder around it must be writable too, for the counts "
+            "of ordered faults.",
+        ),
+        cfg.StrOpt(
+            "fault_file",
+            help="JSON file with faults to order: calls of the fake hypervisor fail, hang or are late as it "
+            "says. It is looked at before and after every call and need not exist. Set it to test how the "
+            "cloud behaves when a hypervisor misbehaves; leave it unset otherwise.",
+        ),
+        cfg.StrOpt(
+            "topology",
+            help="JSON file with the NUMA cells of this host's fake machines, a list of objects with id, "
+            "cpuset, pcpuset, siblings, socket, memory (MB) and mempages. Set it to try placement on "
+            "another machine than the default one (2 cells of 4 cores with 2 threads, 16384 MB each). Stop "
+            "the worker to change it, and take away no CPU that a guest is pinned to.",
+        ),
+        cfg.IntOpt(
+            "disk_gb",
+            default=500,
+            min=0,
+            help="Disk of each fake machine in GB, as it is reported to the scheduler. Raise it when disk, "
+            "and not CPUs or memory, keeps guests from being placed; nothing is allocated.",
+        ),
+    ],
+}
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Make the options known to ``conf``."""
+    for group, options in OPTIONS.items():
+        conf.register_opts(options, group=group)
