@@ -18,10 +18,10 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.StrOpt(
             "state_path",
             default="/var/lib/pinfold/hypervisor",
-            help="Folder where the fake hypervisor keeps its guests; it is created when it is not there. "
-            "Guests outlive the compute worker here. Change it when several workers run on one machine: "
-            "each host needs a folder of its own. The folder around it must be writable too, for the counts "
-            "of ordered faults.",
+            help="Folder in which each fake hypervisor keeps its guests, in a folder named after its host; it is "
+            "created when it is not there. Guests outlive the compute worker here, and how often ordered "
+            "faults have struck is counted here for all hosts. Change it to keep several clouds on one "
+            "machine apart.",
         ),
         cfg.StrOpt(
             "fault_file",

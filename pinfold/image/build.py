@@ -54,7 +54,7 @@ def _auth(conf: cfg.ConfigOpts) -> Any:
     if kind in (None, "none"):
         if not conf.image.endpoint:
             raise errors.ConfigurationError(
-                "[image] store is glance; without Keystone (auth_type), [image] endpoint must say where it is."
+                "[image] store is glance: without Keystone (auth_type), [image] endpoint must be set."
             )
         token = conf.image.token
         return token_endpoint.Token(conf.image.endpoint, token) if token else noauth.NoAuth()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -32,7 +33,7 @@ def driver_from(
         runtime,
         host,
         nodes,
-        conf.fake.state_path,
+        os.path.join(conf.fake.state_path, host),
         conf.fake.fault_file,
         machine_from(conf).cells,
         disk_gb=conf.fake.disk_gb,
