@@ -1,27 +1,18 @@
-"""Options of the hypervisor drivers: ``[virt]`` and ``[fake]``."""
+"""Options of the hypervisor drivers: ``[fake]``. Which driver a host has is ``[compute] driver``."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 OPTIONS: dict[str, list[cfg.Opt]] = {
-    "virt": [
-        cfg.StrOpt(
-            "driver",
-            default="fake",
-            choices=[("fake", "guests are folders on disk; nothing runs")],
-            help="What runs the guests of this host. Change it once, when the host is set up; guests do not "
-            "move from one driver to another.",
-        ),
-    ],
     "fake": [
         cfg.StrOpt(
             "state_path",
             default="/var/lib/pinfold/hypervisor",
-            help="Folder in which each fake hypervisor keeps its guests, in a folder named after its host; it is "
-            "created when it is not there. Guests outlive the compute worker here, and how often ordered "
-            "faults have struck is counted here for all hosts. Change it to keep several clouds on one "
-            "machine apart.",
+            help="Folder in which each fake hypervisor keeps its guests, in a folder named after its host; "
+            "it is created when it is not there. Guests outlive the compute worker here, and how often "
+            "ordered faults have struck is counted here for all hosts. Change it to keep several clouds on "
+            "one machine apart.",
         ),
         cfg.StrOpt(
             "fault_file",

@@ -1,4 +1,4 @@
-"""The driver that the configuration asks for."""
+"""The fake driver as the configuration has it; it is the only one so far."""
 
 from __future__ import annotations
 
