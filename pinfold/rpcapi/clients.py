@@ -153,18 +153,21 @@ class ComputeClient:
         """The same client for another caller."""
         return ComputeClient(self._transport, context, pin=self._pin)
 
-    def perform(self, host: str, work: messages.Work) -> None:
-        """Ask the worker of ``host`` to do its part of an operation.
+    def perform(self, work: messages.Work) -> None:
+        """Ask the worker of ``work.host`` to do its part of an operation.
 
         Raises Undeliverable (never seen, or the broker is away), Conflict when the pin does not allow it.
         """
-        self._cast(host, _SAME_WORK.get(work.kind, work.kind), work)
+        self._cast(work.host, _SAME_WORK.get(work.kind, work.kind), work)
 
     def report(self, host: str, request: messages.ReportRequest) -> None:
         """Ask the worker of ``host`` for a report. Raises as ``perform``."""
         self._cast(host, "report", request)
 
     def _cast(self, host: str, method: str, record: msgspec.Struct) -> None:
+        if not host:
+            # Without a server it would go to the queue that all workers share, so to any of them.
+            raise ValueError(f"{method}: a worker is rung by its host's name")
         target = wire.Target(COMPUTE_TOPIC, COMPUTE.version_for(method, record, self._pin), host)
         self._transport.cast(self._context, target, method, {"record": COMPUTE.body(record, self._pin)})
 

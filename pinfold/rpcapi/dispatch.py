@@ -18,6 +18,9 @@ from pinfold.rpcapi.context import Context, stand_in_logs
 
 LOG = logging.getLogger(__name__)
 
+#: Answered by every server without its endpoint.
+PING = "rpc_ping"
+
 _KINDS: dict[str, type[wire.RemoteError]] = {
     "no-such-method": wire.NoSuchMethod,
     "unavailable": wire.RemoteUnavailable,
@@ -53,6 +56,8 @@ class Dispatcher:
 
     def invoke(self, method: str, context: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to one message of an accepted version."""
+        if method == PING:
+            return {"result": None}
         if method not in self.methods:
             return _refusal(f"no method {method!r} is exported here")
         try:
