@@ -26,9 +26,7 @@ def host_is_up(session: Session, host: str, service_down: float) -> bool:
         SELECT (last_seen_at > now - :service_down AND NOT forced_down) FROM services
         WHERE binary = 'pinfold-compute' AND host = :host
     """
-    up = session.scalar(
-        sa.select(is_up(service_down)).where(Service.binary == COMPUTE, Service.host == host)
-    )
+    up = session.scalar(sa.select(is_up(service_down)).where(Service.binary == COMPUTE, Service.host == host))
     return bool(up)
 
 

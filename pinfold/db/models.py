@@ -241,4 +241,4 @@ class Report(Base):
     asked_at: Mapped[float] = mapped_column(Seconds)
     cast_at: Mapped[float | None] = mapped_column(Seconds, default=None, index=True)
     answered_at: Mapped[float | None] = mapped_column(Seconds, default=None)
-    answer: Mapped[Any] = mapped_column(Json, default=None)
+    answer: Mapped[Any] = mapped_column(Json, nullable=True, default=None)

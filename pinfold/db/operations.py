@@ -80,9 +80,7 @@ def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operat
     instance = locked_instance(session, instance_id)
     if instance is None or instance.deleted_at is not None:
         raise errors.NotFound(f"Instance {instance_id} could not be found.", code="server-not-found")
-    again = session.execute(
-        sa.select(Operation.id, epoch()).where(Operation.open_key == instance_id)
-    ).first()
+    again = session.execute(sa.select(Operation.id, epoch()).where(Operation.open_key == instance_id)).first()
     if (again[0] if again else None) != (opened.id if opened else None):
         raise db_errors.RetryRequest(errors.Conflict("Another operation was opened at the same time."))
     return instance, opened, again[1] if again else now(session)
@@ -251,9 +249,7 @@ def _assign(instance: Instance, vm_state: str, at: float) -> None:
     instance.updated_at = at
 
 
-def to_leftovers(
-    session: Session, operation: Operation | None, held: Iterable[tuple[Claim, Node]]
-) -> None:
+def to_leftovers(session: Session, operation: Operation | None, held: Iterable[tuple[Claim, Node]]) -> None:
     """The word of the nodes' workers is not to be had: their CPUs stay taken until they have looked."""
     for claim, _node in held:
         book_claims.set_role(session, claim, book_claims.LEFTOVER)

@@ -56,7 +56,11 @@ def _sqlite_engine(url: sa.URL, pool_size: int) -> sa.Engine:
     engine = sa.create_engine(
         url,
         connect_args={"timeout": 30, "check_same_thread": False, "isolation_level": None},
-        **({"poolclass": sa.StaticPool} if url.database in (None, "", ":memory:") else {"pool_size": pool_size}),
+        **(
+            {"poolclass": sa.StaticPool}
+            if url.database in (None, "", ":memory:")
+            else {"pool_size": pool_size}
+        ),
     )
 
     @event.listens_for(engine, "connect")
@@ -152,7 +156,9 @@ class Book:
                 return once()
             except (*_AGAIN, sa.exc.TimeoutError) as error:
                 if attempt == _TRIES - 1 or isinstance(error, sa.exc.TimeoutError):
-                    raise DatabaseUnavailable(f"The database does not answer: {_first_line(error)}") from error
+                    raise DatabaseUnavailable(
+                        f"The database does not answer: {_first_line(error)}"
+                    ) from error
                 self._runtime.sleep(self._runtime.random().uniform(0, 0.02 * 2**attempt))
         raise AssertionError("unreachable")
 

@@ -181,9 +181,7 @@ def _on_its_host(
     arguments: dict[str, Any],
 ) -> Bell:
     """Open an operation for the worker that has the instance's current claim."""
-    held = book_claims.with_role(
-        book_claims.of_instance(session, instance.id), book_claims.CURRENT
-    )
+    held = book_claims.with_role(book_claims.of_instance(session, instance.id), book_claims.CURRENT)
     if held is None:
         raise errors.Conflict(f"Cannot {kind} the server: it has no host.", code="no-host")
     claim, node = held

@@ -193,7 +193,10 @@ TRANSITIONS: tuple[Transition, ...] = (
         (SHELVED_OFFLOADED,),
         {
             DONE: (ACTIVE, "The guest runs on a new claim; its image is no longer needed."),
-            FAILED: (SHELVED_OFFLOADED, "No claim is left; the image is as it was, so it can be tried again."),
+            FAILED: (
+                SHELVED_OFFLOADED,
+                "No claim is left; the image is as it was, so it can be tried again.",
+            ),
             IMAGE_GONE: (ERROR, "There is nothing left to start it from."),
         },
     ),
@@ -235,12 +238,13 @@ def require_start(kind: str, vm_state: str, open_kind: str | None) -> None:
             code="operation-open",
         )
     if not may_start(kind, vm_state):
-        wanted = sorted({line.before for line in TRANSITIONS if line.kind == kind and may_start(kind, line.before)})
+        wanted = sorted(
+            {line.before for line in TRANSITIONS if line.kind == kind and may_start(kind, line.before)}
+        )
         raise errors.Conflict(
             f"Cannot {kind} the server while its vm_state is {vm_state}; it must be {' or '.join(wanted)}.",
             code="wrong-state",
         )
-
 
 
 _STATUS = {

@@ -11,6 +11,7 @@ import msgspec
 
 from pinfold.model.host import ClaimView, NodeReport, NodeView
 from pinfold.model.numa import Placement, Refusal
+from pinfold.model.work import Work as Work
 
 T = TypeVar("T")
 

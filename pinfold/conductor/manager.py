@@ -1,0 +1,196 @@
+"""The RPC face of the conductor, thin: fences, and hands on to the operation's plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from oslo_db import exception as db_errors
+from sqlalchemy.orm import Session
+
+from pinfold.conductor.operations import PLANS
+from pinfold.conductor.operations.base import Deed, recorded
+from pinfold.conductor.runner import Runner
+from pinfold.conductor.settings import Settings
+from pinfold.conductor.workers import Workers
+from pinfold.db import claims as book_claims
+from pinfold.db import hosts, operations
+from pinfold.db.models import Node, Report
+from pinfold.db.session import Book
+from pinfold.db.types import epoch
+from pinfold.model.host import ClaimView, NodeView
+from pinfold.model.work import Bell
+from pinfold.rpcapi import messages
+from pinfold.rpcapi.context import Context
+from pinfold.rpcapi.messages import from_wire, to_wire
+from pinfold.rpcapi.wire import exported
+from pinfold.runtime import Event
+
+
+class Manager:
+    """Every method is idempotent by (operation, attempt, step): a call whose reply was lost is made again."""
+
+    def __init__(
+        self, book: Book, runner: Runner, workers: Workers, settings: Settings, outbox_bell: Event
+    ) -> None:
+        self._book = book
+        self._runner = runner
+        self._workers = workers
+        self._settings = settings
+        self._outbox_bell = outbox_bell
+
+    @exported
+    def run(self, context: Context, operation: str) -> None:
+        """Carry an operation on."""
+        self._runner.run(operation)
+
+    @exported
+    def register(self, context: Context, record: Any) -> Any:
+        """A worker starts."""
+        return to_wire(self._workers.register(from_wire(record, messages.Register)))
+
+    @exported
+    def heartbeat(self, context: Context, record: Any) -> Any:
+        """A worker lives."""
+        return to_wire(self._workers.heartbeat(from_wire(record, messages.Heartbeat)))
+
+    @exported
+    def release(self, context: Context, record: Any) -> Any:
+        """A worker has removed what was left over."""
+        return to_wire(self._workers.release(from_wire(record, messages.Release)))
+
+    @exported
+    def node_view(self, context: Context, node: str, host: str) -> Any:
+        """The claims of a node."""
+        return to_wire(self._workers.node_view(node, host))
+
+    @exported
+    def answer(self, context: Context, record: Any) -> None:
+        """A worker's answer to a report."""
+        answer = from_wire(record, messages.Answer)
+        self._book.write(
+            lambda session: session.execute(
+                sa.update(Report)
+                .where(Report.id == answer.request, Report.host == answer.host)
+                .values(answer=answer.payload, answered_at=epoch())
+            )
+        )
+
+    @exported
+    def begin(self, context: Context, record: Any) -> Any:
+        """A worker is about to do a step: accepted only for the operation's present attempt."""
+        begin = from_wire(record, messages.Begin)
+        return to_wire(self._book.write(lambda session: self._begin(session, begin)))
+
+    def _begin(self, session: Session, begin: messages.Begin) -> messages.Begun:
+        deed = self._runner.deed(session, begin.operation)
+        if deed is None or not _is_open(deed, begin.attempt):
+            return messages.Begun(accepted=False, undo=deed is not None and _unrecorded_end(deed))
+        operations.enter(deed.operation, begin.step, begin.host, deed.at)
+        self._lease(deed, begin.host, begin.incarnation)
+        offload = PLANS[deed.operation.kind].entered(deed, begin.step)
+        return messages.Begun(accepted=True, offload=offload)
+
+    def _lease(self, deed: Deed, host: str, incarnation: str) -> None:
+        until = deed.at + self._settings.times.lease
+        operations.lease(deed.session, deed.operation, host, incarnation, until)
+
+    @exported
+    def claim(self, context: Context, record: Any) -> Any:
+        """A worker's claim: written if the operation is its own and the node is as it was planned on."""
+        claim = from_wire(record, messages.Claim)
+        try:
+            return to_wire(self._book.write(lambda session: self._claim(session, claim)))
+        except (book_claims.StaleGeneration, db_errors.DBDuplicateEntry):
+            view = self._book.read(lambda session: _view(session, claim.node))
+            return to_wire(messages.Claimed("stale", view=view))
+
+    def _claim(self, session: Session, claim: messages.Claim) -> messages.Claimed:
+        deed = self._runner.deed(session, claim.operation)
+        if deed is None or not _is_open(deed, claim.attempt) or deed.operation.left_leftover:
+            return messages.Claimed("refused")
+        node = hosts.node_by_name(session, claim.node)
+        if node is None or node.host != claim.host:
+            return messages.Claimed("refused")
+        held = deed.claim(book_claims.INCOMING)
+        if held is None and not book_claims.holding(deed.claims):
+            generation = book_claims.take(session, node, claim.generation, _incoming(deed, claim))
+            self._claimed(deed, claim)
+            return messages.Claimed("accepted", claim.claim, generation, claim.placement)
+        if held is None or held[1].id != node.id or held[0].operation_id != deed.operation.id:
+            return messages.Claimed("refused")
+        self._claimed(deed, claim)
+        return messages.Claimed("accepted", held[0].id, node.generation, held[0].placement)
+
+    def _claimed(self, deed: Deed, claim: messages.Claim) -> None:
+        operations.enter(deed.operation, "claim", claim.host, deed.at)
+        self._lease(deed, claim.host, claim.incarnation)
+
+    @exported
+    def finish(self, context: Context, record: Any) -> Any:
+        """A worker has done all steps; answered "done" for ever once it was."""
+        finish = from_wire(record, messages.Finish)
+        finished = self._book.write(lambda session: self._finish(session, finish))
+        if finished.done:
+            self._outbox_bell.set()
+        return to_wire(finished)
+
+    def _finish(self, session: Session, finish: messages.Finish) -> messages.Finished:
+        deed = self._runner.deed(session, finish.operation)
+        if deed is None:
+            return messages.Finished(done=False)
+        operation = deed.operation
+        if operation.finished_attempt == finish.attempt:
+            freed = operation.arguments.get("freed", {})
+            return messages.Finished(True, released=freed.get("claim"), generation=freed.get("generation"))
+        if not _is_open(deed, finish.attempt):
+            return messages.Finished(done=False, undo=_unrecorded_end(deed))
+        freed = PLANS[operation.kind].finish(deed, finish.node)
+        operation.finished_attempt = finish.attempt
+        operation.arguments = {**operation.arguments, "freed": msgspec.to_builtins(freed)}
+        return messages.Finished(True, released=freed.claim, generation=freed.generation)
+
+    @exported
+    def abort(self, context: Context, record: Any) -> Any:
+        """A worker could not do a step, and has undone what it made."""
+        abort = from_wire(record, messages.Abort)
+        aborted, bell = self._book.write(lambda session: self._abort(session, abort))
+        self._outbox_bell.set()
+        self._runner.ring(bell)
+        return to_wire(aborted)
+
+    def _abort(self, session: Session, abort: messages.Abort) -> tuple[messages.Aborted, Bell]:
+        deed = self._runner.deed(session, abort.operation)
+        if deed is None or not _is_open(deed, abort.attempt):
+            return messages.Aborted(accepted=False), Bell()
+        freed, bell = PLANS[deed.operation.kind].abort(deed, abort)
+        return messages.Aborted(True, freed.claim, freed.generation), bell
+
+
+def _is_open(deed: Deed, attempt: int) -> bool:
+    return deed.operation.open_key is not None and deed.operation.attempt == attempt
+
+
+def _unrecorded_end(deed: Deed) -> bool:
+    """Whether the operation ended without what the worker made being recorded: then it is to be undone."""
+    ended_badly = deed.operation.result in (operations.FAILED, operations.SUPERSEDED)
+    return ended_badly and not recorded(deed.operation)
+
+
+def _incoming(deed: Deed, claim: messages.Claim) -> ClaimView:
+    return ClaimView(
+        id=claim.claim,
+        instance=deed.instance.id,
+        role=book_claims.INCOMING,
+        memory_mb=claim.memory_mb,
+        disk_gb=claim.disk_gb,
+        shared_vcpus=claim.shared_vcpus,
+        placement=claim.placement,
+        operation=deed.operation.id,
+    )
+
+
+def _view(session: Session, name: str) -> NodeView | None:
+    node: Node | None = hosts.node_by_name(session, name)
+    return None if node is None else hosts.node_view(session, node)

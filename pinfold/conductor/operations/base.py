@@ -1,0 +1,141 @@
+"""What all kinds of operation share on the conductor's side.
+
+An operation's kind is a ``Plan``: what its finish, its failure and its recovery write. Each method
+runs inside one transaction with the operation and the instance locked, and returns the bell to
+ring after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from pinfold.conductor.settings import Settings
+from pinfold.db import claims as book_claims
+from pinfold.db import hosts, operations
+from pinfold.db.models import Claim, Instance, Node, Operation
+from pinfold.db.operations import Fault
+from pinfold.model import states
+from pinfold.model.host import ClaimView
+from pinfold.model.work import Bell
+from pinfold.rpcapi.messages import Abort
+
+Held = Sequence[tuple[Claim, Node]]
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """A claim that is gone, and the generation of its node after it."""
+
+    claim: str | None = None
+    generation: int | None = None
+
+
+class Deed:
+    """One transaction's hold on an operation: rows, the database's clock, and the settings."""
+
+    def __init__(
+        self, session: Session, operation: Operation, instance: Instance, at: float, settings: Settings
+    ) -> None:
+        self.session = session
+        self.operation = operation
+        self.instance = instance
+        self.at = at
+        self.settings = settings
+        self._claims: Held | None = None
+
+    @property
+    def claims(self) -> Held:
+        """The instance's claims with their nodes, read once."""
+        if self._claims is None:
+            self._claims = book_claims.of_instance(self.session, self.instance.id)
+        return self._claims
+
+    def claim(self, role: str) -> tuple[Claim, Node] | None:
+        """The instance's claim of this role."""
+        return book_claims.with_role(self.claims, role)
+
+    def is_up(self, host: str) -> bool:
+        """Whether the worker of ``host`` is up."""
+        return hosts.host_is_up(self.session, host, self.settings.times.service_down)
+
+    @property
+    def past_deadline(self) -> bool:
+        """Whether the operation has had its time."""
+        return self.operation.deadline_at <= self.at
+
+    def patience(self) -> float:
+        """Until when a cast may go unanswered before it is cast again: longer each time."""
+        times = self.settings.times
+        return self.at + min(times.lease, times.sweep_after * 2 ** max(0, self.operation.attempt - 1))
+
+    def cast(self, node: Node, claim: Claim | None) -> Bell:
+        """A new attempt, for the worker of ``node``. Every new cast raises the attempt."""
+        self.operation.attempt += 1
+        operations.lease(self.session, self.operation, node.host, None, self.patience())
+        self.operation.updated_at = self.at
+        return Bell(work=(operations.work_for(self.operation, self.instance, node, self.at, claim),))
+
+    def look_again(self) -> Bell:
+        """Nothing to do yet: the sweeper looks again soon."""
+        self.operation.lease_until = self.at + self.settings.times.sweep_after
+        return Bell()
+
+    def close(self, outcome: str, fault: Fault | None = None) -> None:
+        """End the operation."""
+        operations.close(self.session, self.operation, self.instance, outcome, self.at, fault)
+
+    def leave(self, held: Held) -> None:
+        """Turn claims into leftovers."""
+        operations.to_leftovers(self.session, self.operation, held)
+        self._claims = None
+
+    def free(self, claim: Claim) -> Freed:
+        """Delete a claim, on the word of its node's worker."""
+        claim_id = claim.id
+        generation = book_claims.free(self.session, claim)
+        self._claims = None
+        return Freed(claim_id, generation)
+
+
+class Plan(Protocol):
+    """The conductor's side of one kind of operation."""
+
+    def finish(self, deed: Deed, node: str) -> Freed:
+        """The worker of ``node`` has done all steps."""
+
+    def abort(self, deed: Deed, abort: Abort) -> tuple[Freed, Bell]:
+        """The worker could not do a step, and has undone what it made."""
+
+    def resume(self, deed: Deed) -> Bell:
+        """Its lease has run out: run it on from its recorded step, or unwind it."""
+
+    def entered(self, deed: Deed, step: str) -> bool:
+        """The worker begins ``step``, which has been noted. For ``record``: whether to go on and offload."""
+
+
+def recorded(operation: Operation) -> bool:
+    """Whether the operation is past the point of no return."""
+    forward = {step.name for step in states.KINDS[operation.kind].steps if step.forward}
+    return any(entry["step"] in forward for entry in operation.log)
+
+
+def gave_up(deed: Deed, host: str) -> Fault:
+    """The fault of an operation whose worker did not end it."""
+    step = deed.operation.step or "its first step"
+    if deed.past_deadline:
+        return Fault(f"Operation {deed.operation.kind} did not end in time; it was in {step} on {host}.")
+    return Fault(f"Host {host} stopped answering while it was in {step} of {deed.operation.kind}.")
+
+
+def claim_view(deed: Deed, claim_id: str, placed: ClaimView) -> ClaimView:
+    """``placed`` as this operation's incoming claim."""
+    return msgspec.structs.replace(
+        placed,
+        id=claim_id,
+        instance=deed.instance.id,
+        role=book_claims.INCOMING,
+        operation=deed.operation.id,
+    )

@@ -1,0 +1,55 @@
+"""Delete and force-delete: destroy the guest wherever the server holds something. Never undone."""
+
+from __future__ import annotations
+
+from pinfold.conductor.operations.base import Deed, Freed
+from pinfold.db import claims as book_claims
+from pinfold.db import operations
+from pinfold.db.operations import Fault
+from pinfold.model import states
+from pinfold.model.work import Bell
+from pinfold.rpcapi.messages import Abort
+
+
+class Delete:
+    """A server that is going. A claim whose worker cannot say that the guest is gone becomes a leftover."""
+
+    def finish(self, deed: Deed, node: str) -> Freed:
+        freed = Freed()
+        for claim, where in book_claims.holding(deed.claims):
+            if where.name == node:
+                freed = deed.free(claim)
+        self._end_if_nothing_is_held(deed)
+        return freed
+
+    def _end_if_nothing_is_held(self, deed: Deed) -> bool:
+        if book_claims.holding(deed.claims):
+            return False
+        deed.close(states.DONE)
+        operations.delete_instance(deed.session, deed.instance, deed.at)
+        return True
+
+    def abort(self, deed: Deed, abort: Abort) -> tuple[Freed, Bell]:
+        """A delete only goes forward: it is tried again until its deadline."""
+        operations.note_error(deed.operation, abort.message, deed.at)
+        deed.operation.lease_until = deed.patience()
+        return Freed(), Bell()
+
+    def give_up(self, deed: Deed, fault: Fault) -> None:
+        """End it, with leftovers."""
+        deed.leave(book_claims.holding(deed.claims))
+        self._end_if_nothing_is_held(deed)
+
+    def resume(self, deed: Deed) -> Bell:
+        held = book_claims.holding(deed.claims)
+        if deed.past_deadline:
+            deed.leave(held)
+        else:
+            deed.leave([pair for pair in held if not deed.is_up(pair[1].host)])
+        if self._end_if_nothing_is_held(deed):
+            return Bell()
+        claim, node = book_claims.holding(deed.claims)[0]
+        return deed.cast(node, claim)
+
+    def entered(self, deed: Deed, step: str) -> bool:
+        return False

@@ -1,0 +1,137 @@
+"""Runs operations: finds a place for those that need one, casts, and rings after each commit."""
+
+from __future__ import annotations
+
+import msgspec
+from oslo_log import log
+from sqlalchemy.orm import Session
+
+from pinfold.conductor.operations import PLANS
+from pinfold.conductor.operations.base import Deed
+from pinfold.conductor.scheduler import Scheduler
+from pinfold.conductor.settings import Settings
+from pinfold.db import claims as book_claims
+from pinfold.db import hosts, operations
+from pinfold.db.models import Instance, Operation
+from pinfold.db.operations import Fault
+from pinfold.db.session import Book
+from pinfold.image.store import ImageNotFound, Store
+from pinfold.model import placement, states
+from pinfold.model.placement import HostRefusal, Wish
+from pinfold.model.work import Bell
+from pinfold.rpcapi import wire
+from pinfold.rpcapi.clients import ComputeClient
+from pinfold.rpcapi.context import Context
+from pinfold.rpcapi.messages import Abort
+
+LOG = log.getLogger(__name__)
+
+
+class Runner:
+    """Carries operations on, as far as a conductor can."""
+
+    def __init__(
+        self, book: Book, compute: ComputeClient, images: Store, scheduler: Scheduler, settings: Settings
+    ) -> None:
+        self._book = book
+        self._compute = compute
+        self._images = images
+        self._scheduler = scheduler
+        self._settings = settings
+
+    def ring(self, bell: Bell) -> None:
+        """Send what a transaction that has committed asks for; what does not get through is swept."""
+        for work in bell.work:
+            context = Context(request_id=f"op-{work.operation}")
+            try:
+                self._compute.with_context(context).perform(work.host, work)
+            except wire.Undeliverable as error:
+                LOG.warning("Operation %s was not delivered to %s: %s", work.operation, work.host, error)
+        for operation in bell.run:
+            self.run(operation)
+
+    def run(self, operation_id: str) -> None:
+        """Find a place for the operation and cast to its worker; safe to call at any time, by any number."""
+        seen = self._book.read(lambda session: self._look(session, operation_id))
+        if seen is None:
+            return
+        operation, instance = seen
+        if operation.kind == "unshelve" and not self._has_image(operation, instance):
+            return
+        wish = Wish(
+            host=operation.arguments.get("host"),
+            node=operation.arguments.get("node"),
+            failed=tuple(operation.arguments.get("failed_nodes", ())),
+        )
+        chosen, refusals = self._book.read(
+            lambda session: self._scheduler.choose(
+                session, instance.demand, wish, self._settings.max_attempts
+            )
+        )
+        self.ring(
+            self._book.write(
+                lambda session: self._decide(session, operation_id, operation.attempt, chosen, refusals)
+            )
+        )
+
+    @staticmethod
+    def _look(session: Session, operation_id: str) -> tuple[Operation, Instance] | None:
+        operation = session.get(Operation, operation_id)
+        if operation is None or operation.open_key is None or not states.KINDS[operation.kind].places:
+            return None
+        instance = session.get(Instance, operation.instance_id)
+        return None if instance is None else (operation, instance)
+
+    def _has_image(self, operation: Operation, instance: Instance) -> bool:
+        """Look for the image before any host is troubled; without it the operation ends here."""
+        image = instance.shelved_image
+        try:
+            if image is None:
+                raise ImageNotFound("The server has no shelved image.")
+            self._images.get(image)
+        except ImageNotFound:
+            message = f"The server cannot be unshelved: its image {image} is gone."
+            self._book.write(lambda session: self._image_gone(session, operation.id, message))
+            return False
+        return True
+
+    def _image_gone(self, session: Session, operation_id: str, message: str) -> None:
+        deed = self.deed(session, operation_id)
+        if deed is None or deed.operation.open_key is None or book_claims.holding(deed.claims):
+            return
+        abort = Abort(operation_id, deed.operation.attempt, "", "", "", "schedule", "image-gone", message)
+        PLANS[deed.operation.kind].abort(deed, abort)
+
+    def _decide(
+        self,
+        session: Session,
+        operation_id: str,
+        attempt: int,
+        chosen: tuple[str, ...],
+        refusals: tuple[HostRefusal, ...],
+    ) -> Bell:
+        """Write the choice, if nobody has carried the operation on since it was looked at."""
+        deed = self.deed(session, operation_id)
+        if deed is None or deed.operation.open_key is None or deed.operation.attempt != attempt:
+            return Bell()
+        if deed.claim(book_claims.INCOMING) is not None:
+            return Bell()
+        operations.enter(deed.operation, "schedule", None, deed.at)
+        if refusals or not chosen:
+            deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in refusals]
+            deed.close(states.FAILED, Fault(placement.sentence(refusals)))
+            return Bell()
+        node = hosts.node_by_name(session, chosen[0])
+        if node is None:
+            return deed.look_again()
+        deed.operation.targets = list(chosen)
+        return deed.cast(node, None)
+
+    def deed(self, session: Session, operation_id: str) -> Deed | None:
+        """The operation and its instance, locked in this order; None if there is no such operation."""
+        found = operations.locked(session, operation_id)
+        if found is None:
+            return None
+        operation, at = found
+        instance = operations.locked_instance(session, operation.instance_id)
+        return None if instance is None else Deed(session, operation, instance, at, self._settings)

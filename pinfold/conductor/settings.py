@@ -1,0 +1,34 @@
+"""What the conductor's options say, as one frozen record."""
+
+from __future__ import annotations
+
+import msgspec
+from oslo_config import cfg
+
+from pinfold.conf import operations
+from pinfold.model.work import Times
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """``shelved_offload_time`` in seconds: 0 at once, more: by the sweeper, negative: never. ``max_attempts``: on
+    how many hosts a spawn is tried. ``sweep_interval`` in seconds."""
+
+    host: str
+    times: Times = Times()
+    shelved_offload_time: int = 0
+    max_attempts: int = 3
+    sweep_interval: float = 1.0
+    heartbeat: float = 3.0
+
+
+def settings_from(conf: cfg.ConfigOpts) -> Settings:
+    """The options as a record."""
+    group = conf.conductor
+    return Settings(
+        host=conf.host,
+        times=operations.times(conf),
+        shelved_offload_time=conf.shelved_offload_time,
+        max_attempts=group.max_attempts,
+        sweep_interval=group.sweep_interval,
+        heartbeat=group.heartbeat,
+    )

@@ -1,0 +1,246 @@
+"""What every conductor does again and again: operations that nobody ends, the outbox, reports, late offloads.
+
+Any number of conductors sweep side by side: each thing is taken up in a transaction that looks at it
+again under its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import sqlalchemy as sa
+from oslo_log import log
+from sqlalchemy.orm import Session
+
+from pinfold.conductor.operations import PLANS
+from pinfold.conductor.runner import Runner
+from pinfold.conductor.settings import Settings
+from pinfold.db import hosts, operations, starts
+from pinfold.db.models import Instance, Operation, Outbox, Report
+from pinfold.db.session import Book
+from pinfold.db.types import epoch
+from pinfold.image.store import Store
+from pinfold.model import errors, states
+from pinfold.model.work import Bell
+from pinfold.rpcapi import wire
+from pinfold.rpcapi.clients import ComputeClient
+from pinfold.rpcapi.messages import ReportRequest
+from pinfold.runtime import Event, Runtime
+
+LOG = log.getLogger(__name__)
+_BATCH = 100
+_REPORT_KEPT = 3600.0
+
+
+class _Deed(msgspec.Struct, frozen=True):
+    id: int
+    kind: str
+    subject: str
+    tries: int
+
+
+class Sweeper:
+    """Two threads: one for the outbox, which others wake, and one for all else."""
+
+    def __init__(
+        self,
+        book: Book,
+        runner: Runner,
+        compute: ComputeClient,
+        images: Store,
+        runtime: Runtime,
+        settings: Settings,
+        stop: Event,
+        outbox_bell: Event,
+    ) -> None:
+        self._book = book
+        self._runner = runner
+        self._compute = compute
+        self._images = images
+        self._runtime = runtime
+        self._settings = settings
+        self._stop = stop
+        self._outbox_bell = outbox_bell
+
+    def run(self) -> None:
+        """Sweep until told to stop."""
+        while not self._stop.wait(self._settings.sweep_interval):
+            for sweep in (self.operations, self.reports, self.offloads):
+                self._guarded(sweep)
+
+    def run_outbox(self) -> None:
+        """Do what is in the outbox, at once when woken, until told to stop."""
+        while not self._stop.is_set():
+            self._outbox_bell.wait(self._settings.sweep_interval)
+            self._outbox_bell.clear()
+            self._guarded(self.outbox)
+
+    def _guarded(self, sweep: Callable[[], int]) -> None:
+        """A sweep that fails is tried again at the next; the others go on."""
+        try:
+            sweep()
+        except errors.Unavailable as error:
+            LOG.warning("Cannot sweep now: %s", error)
+        except Exception:
+            LOG.exception("A sweep failed")
+
+    def operations(self) -> int:
+        """Carry on, or unwind, the open operations whose lease or time has run out; how many there were.
+
+        ::
+
+            SELECT id FROM operations WHERE open_key IS NOT NULL AND (lease_until < now OR deadline_at < now)
+        """
+        due = self._book.read(
+            lambda session: session.scalars(
+                sa.select(Operation.id)
+                .where(Operation.open_key.is_not(None), _is_due())
+                .order_by(Operation.lease_until)
+                .limit(_BATCH)
+            ).all()
+        )
+        for operation_id in due:
+            bell = self._book.write(lambda session, chosen=operation_id: self._resume(session, chosen))
+            self._runner.ring(bell)
+        return len(due)
+
+    def _resume(self, session: Session, operation_id: str) -> Bell:
+        deed = self._runner.deed(session, operation_id)
+        if deed is None or deed.operation.open_key is None:
+            return Bell()
+        if deed.operation.lease_until > deed.at and not deed.past_deadline:
+            return Bell()
+        LOG.info(
+            "Sweeping operation %s (%s, step %s, attempt %s)",
+            operation_id,
+            deed.operation.kind,
+            deed.operation.step,
+            deed.operation.attempt,
+        )
+        self._outbox_bell.set()
+        return PLANS[deed.operation.kind].resume(deed)
+
+    def outbox(self) -> int:
+        """Do what is due outside the database; how many were done."""
+        done = 0
+        for deed in self._book.write(self._take_outbox):
+            if self._perform(deed):
+                self._book.write(
+                    lambda session, chosen=deed.id: session.execute(
+                        sa.delete(Outbox).where(Outbox.id == chosen)
+                    )
+                )
+                done += 1
+        return done
+
+    @staticmethod
+    def _take_outbox(session: Session) -> list[_Deed]:
+        """Take what is due, putting off the next try of each: a conductor that dies here loses nothing."""
+        rows = session.scalars(
+            sa.select(Outbox)
+            .where(Outbox.due_at <= epoch())
+            .order_by(Outbox.id)
+            .limit(_BATCH)
+            .with_for_update(skip_locked=True)
+        ).all()
+        for row in rows:
+            session.execute(
+                sa.update(Outbox)
+                .where(Outbox.id == row.id)
+                .values(tries=Outbox.tries + 1, due_at=epoch() + min(300.0, 5.0 * 2 ** min(row.tries, 10)))
+            )
+        return [_Deed(row.id, row.kind, row.subject, row.tries) for row in rows]
+
+    def _perform(self, deed: _Deed) -> bool:
+        try:
+            if deed.kind == operations.DELETE_IMAGE:
+                self._images.delete(deed.subject)
+            else:
+                LOG.error("The outbox holds a deed of unknown kind %s", deed.kind)
+                return False
+        except errors.Forbidden as error:
+            LOG.warning("Image %s is kept: the store refuses to delete it: %s", deed.subject, error)
+        except errors.PinfoldError as error:
+            LOG.warning("%s of %s failed (try %d): %s", deed.kind, deed.subject, deed.tries + 1, error)
+            return False
+        return True
+
+    def reports(self) -> int:
+        """Cast the questions to workers that nobody has cast yet, and drop old ones; how many were cast."""
+        asked = self._book.write(self._take_reports)
+        for host, request in asked:
+            try:
+                self._compute.report(host, request)
+            except wire.Undeliverable as error:
+                LOG.warning("Report %s was not delivered to %s: %s", request.request, host, error)
+        return len(asked)
+
+    @staticmethod
+    def _take_reports(session: Session) -> list[tuple[str, ReportRequest]]:
+        rows = session.scalars(
+            sa.select(Report).where(Report.cast_at.is_(None)).limit(_BATCH).with_for_update(skip_locked=True)
+        ).all()
+        if not rows:
+            return []
+        session.execute(
+            sa.update(Report).where(Report.id.in_([row.id for row in rows])).values(cast_at=epoch())
+        )
+        session.execute(sa.delete(Report).where(Report.asked_at < epoch() - _REPORT_KEPT))
+        return [(row.host, ReportRequest(row.id, row.kind)) for row in rows]
+
+    def offloads(self) -> int:
+        """Open the offload of servers that have been shelved long enough; how many there were."""
+        after = self._settings.shelved_offload_time
+        if after <= 0:
+            return 0
+        due = self._book.read(
+            lambda session: session.execute(
+                sa.select(Instance.id, Instance.project_id, Instance.user_id)
+                .outerjoin(Operation, Operation.open_key == Instance.id)
+                .where(
+                    Instance.vm_state == states.SHELVED,
+                    Instance.shelved_at < epoch() - after,
+                    Instance.deleted_at.is_(None),
+                    Operation.id.is_(None),
+                )
+                .limit(_BATCH)
+            ).all()
+        )
+        for instance_id, project_id, user_id in due:
+            self._offload(instance_id, project_id, user_id)
+        return len(due)
+
+    def _offload(self, instance_id: str, project_id: str, user_id: str) -> None:
+        requester = operations.Requester(f"req-{self._runtime.new_id()}", project_id, user_id)
+        operation_id = self._runtime.new_id()
+        try:
+            bell = self._book.write(
+                lambda session: starts.shelve_offload(
+                    session, instance_id, requester, self._settings.times, operation_id=operation_id
+                )
+            )
+        except (errors.Conflict, errors.NotFound) as error:
+            LOG.info("Server %s is not offloaded now: %s", instance_id, error)
+        else:
+            self._runner.ring(bell)
+
+    def heartbeat(self, incarnation: str) -> None:
+        """Note in the book that this conductor lives, until told to stop."""
+        service_id = self._runtime.new_id()
+
+        def beat() -> int:
+            self._book.write(
+                lambda session: hosts.seen(
+                    session, "pinfold-conductor", self._settings.host, incarnation, new_id=service_id
+                )
+            )
+            return 1
+
+        self._guarded(beat)
+        while not self._stop.wait(self._settings.heartbeat):
+            self._guarded(beat)
+
+
+def _is_due() -> sa.ColumnElement[bool]:
+    return sa.or_(Operation.lease_until < epoch(), Operation.deadline_at < epoch())

@@ -1,0 +1,206 @@
+"""Workers in the book: who they are, that they live, and what they must know when they start."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from pinfold.db import claims as book_claims
+from pinfold.db import hosts
+from pinfold.db.models import Claim, Instance, Node, Operation, Service
+from pinfold.db.session import Book
+from pinfold.db.types import epoch
+from pinfold.model import cpuset, errors, host
+from pinfold.model.host import NodeReport, NodeView
+from pinfold.rpcapi.messages import GuestView, Heard, Heartbeat, Register, Registered, Release, Released
+from pinfold.runtime import Runtime
+
+
+class Refused(errors.PinfoldError):
+    """The worker must not start; nothing was written."""
+
+
+class Workers:
+    """What workers tell of themselves."""
+
+    def __init__(self, book: Book, runtime: Runtime, lease: float) -> None:
+        self._book = book
+        self._runtime = runtime
+        self._lease = lease
+
+    def register(self, record: Register) -> Registered:
+        """A worker starts: check that it may, write its nodes, and make its operations due for a sweep."""
+        try:
+            return self._book.write(lambda session: self._register(session, record))
+        except Refused as refused:
+            return Registered(refused=refused.message)
+
+    def _register(self, session: Session, record: Register) -> Registered:
+        service = hosts.worker(session, record.host, lock=True)
+        if service is not None and service.host_id not in (None, record.host_id):
+            raise Refused(
+                f"The host name {record.host!r} belongs to another machine. Give this one a [DEFAULT] host of its "
+                "own; if it replaces that machine, delete its compute service first."
+            )
+        nodes = [self._save_node(session, record.host, report) for report in record.nodes]
+        self._drop_nodes(session, record)
+        self._save_service(session, record, service)
+        session.execute(
+            sa.update(Operation)
+            .where(Operation.open_key.is_not(None), Operation.owner_host == record.host)
+            .values(lease_until=epoch())
+        )
+        return Registered(
+            nodes=tuple(hosts.node_view(session, node) for node in nodes),
+            guests=tuple(guest for node in nodes for guest in guests(session, Claim.node_id == node.id)),
+        )
+
+    def _save_node(self, session: Session, host_name: str, report: NodeReport) -> Node:
+        existing = hosts.node_by_name(session, report.name)
+        if existing is not None:
+            if existing.host != host_name:
+                raise Refused(f"Node {report.name} belongs to host {existing.host}, not to {host_name}.")
+            self._check_claims_fit(session, existing, report)
+        return hosts.save_node(session, host_name, report, new_id=self._runtime.new_id())
+
+    @staticmethod
+    def _check_claims_fit(session: Session, node: Node, report: NodeReport) -> None:
+        lost = hosts.lost_cpus(session, node, report)
+        if lost:
+            cpus = cpuset.render({cpu for cpu, _instance in lost})
+            servers = ", ".join(sorted({instance for _cpu, instance in lost}))
+            raise Refused(
+                f"[compute] cpu_dedicated_set of node {node.name} no longer has CPUs {cpus}, which servers {servers} "
+                "hold. Put them back, or shelve and offload these servers first."
+            )
+        try:
+            host.usage_of(report, hosts.node_view(session, node).claims)
+        except errors.AccountingError as error:
+            raise Refused(f"Node {node.name} is not what its claims were made on: {error}") from error
+
+    @staticmethod
+    def _drop_nodes(session: Session, record: Register) -> None:
+        kept = [report.name for report in record.nodes]
+        for node in session.scalars(
+            sa.select(Node).where(Node.host == record.host, Node.name.not_in(kept))
+        ).all():
+            if session.scalar(sa.select(Claim.id).where(Claim.node_id == node.id).limit(1)):
+                raise Refused(
+                    f"[compute] nodes no longer names node {node.name}, on which servers still hold claims. Put it "
+                    "back, or move or delete these servers first."
+                )
+            session.delete(node)
+
+    def _save_service(self, session: Session, record: Register, service: Service | None) -> None:
+        if service is None:
+            service = Service(
+                id=self._runtime.new_id(),
+                binary=hosts.COMPUTE,
+                host=record.host,
+                created_at=session.scalar(sa.select(epoch())) or 0.0,
+                disabled=False,
+                forced_down=False,
+                ready=False,
+                last_seen_at=0.0,
+                incarnation=record.incarnation,
+            )
+            session.add(service)
+        service.host_id = record.host_id
+        service.incarnation = record.incarnation
+        service.ready = False
+        session.flush()
+        session.execute(sa.update(Service).where(Service.id == service.id).values(last_seen_at=epoch()))
+
+    def heartbeat(self, record: Heartbeat) -> Heard:
+        """Note that the worker lives, and renew the leases of the operations it names."""
+        return self._book.write(lambda session: self._heartbeat(session, record))
+
+    def _heartbeat(self, session: Session, record: Heartbeat) -> Heard:
+        known = session.execute(
+            sa.update(Service)
+            .where(
+                Service.binary == hosts.COMPUTE,
+                Service.host == record.host,
+                Service.incarnation == record.incarnation,
+            )
+            .values(last_seen_at=epoch(), ready=record.ready)
+        )
+        if known.rowcount == 0:  # type: ignore[attr-defined]
+            return Heard(superseded=True)
+        return Heard(refused=self._renew(session, record)) if record.operations else Heard()
+
+    def _renew(self, session: Session, record: Heartbeat) -> tuple[str, ...]:
+        """A lease is renewed by operation and attempt, for those that are this host's to do."""
+        named = {operation: attempt for operation, attempt in record.operations}
+        rows = session.execute(
+            sa.select(Operation.id, Operation.attempt)
+            .where(
+                Operation.id.in_(named),
+                Operation.open_key.is_not(None),
+                Operation.owner_host == record.host,
+            )
+            .order_by(Operation.id)
+            .with_for_update()
+        )
+        mine = [operation for operation, attempt in rows if named[operation] == attempt]
+        if mine:
+            session.execute(
+                sa.update(Operation)
+                .where(Operation.id.in_(mine))
+                .values(lease_until=epoch() + self._lease, owner_incarnation=record.incarnation)
+            )
+        return tuple(sorted(set(named) - set(mine)))
+
+    def release(self, record: Release) -> Released:
+        """Free a leftover, named by its id, on the word of its node's worker."""
+        return self._book.write(lambda session: self._release(session, record))
+
+    @staticmethod
+    def _release(session: Session, record: Release) -> Released:
+        row = session.execute(
+            sa.select(Claim, Node)
+            .join(Node, Node.id == Claim.node_id)
+            .where(Claim.id == record.claim, Node.name == record.node, Node.host == record.host)
+        ).first()
+        if row is None or row[0].role != book_claims.LEFTOVER:
+            return Released(released=False)
+        return Released(released=True, generation=book_claims.free(session, row[0]))
+
+    def node_view(self, node: str, host_name: str) -> NodeView:
+        """The claims of a node of ``host_name``. Raises errors.NotFound."""
+
+        def view(session: Session) -> NodeView:
+            found = hosts.node_by_name(session, node)
+            if found is None or found.host != host_name:
+                raise errors.NotFound(f"Host {host_name} has no node {node}.")
+            return hosts.node_view(session, found)
+
+        return self._book.read(view)
+
+
+def guests(session: Session, where: sa.ColumnElement[bool]) -> list[GuestView]:
+    """What a worker must know of the instances whose claims are chosen by ``where``."""
+    count = (
+        sa.select(sa.func.count())
+        .select_from(Claim)
+        .where(Claim.instance_id == Instance.id)
+        .scalar_subquery()
+    )
+    rows = session.execute(
+        sa.select(Instance.id, Node.name, Instance.vm_state, Operation.id, count)
+        .select_from(Claim)
+        .join(Instance, Instance.id == Claim.instance_id)
+        .join(Node, Node.id == Claim.node_id)
+        .outerjoin(Operation, Operation.open_key == Instance.id)
+        .where(where)
+    )
+    return [
+        GuestView(
+            instance=instance,
+            node=node,
+            vm_state=vm_state,
+            open_operation=operation,
+            other_claims=total - 1,
+        )
+        for instance, node, vm_state, operation, total in rows
+    ]

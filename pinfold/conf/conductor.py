@@ -1,0 +1,49 @@
+"""Options of the conductor."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = "conductor"
+
+SHELVED_OFFLOAD_TIME = cfg.IntOpt(
+    "shelved_offload_time",
+    default=0,
+    help="Seconds that a shelved server keeps its place: 0 offloads it as part of the shelve, -1 never by itself, "
+    "anything else by a conductor once that time is over. Raise it where people shelve for an hour and want to come "
+    "back fast; the price is CPUs that stay pinned meanwhile. Read by conductors; set it equal on all of them.",
+)
+
+OPTIONS: list[cfg.Opt] = [
+    cfg.FloatOpt(
+        "sweep_interval",
+        default=1.0,
+        min=0.05,
+        help="Seconds between two looks for operations that nobody ends, and for deeds of the outbox. Raise it on "
+        "a busy database; the price is that what a dead process left is taken up later.",
+    ),
+    cfg.FloatOpt(
+        "heartbeat",
+        default=3.0,
+        min=0.1,
+        help="Seconds between two notes in the database that this conductor lives.",
+    ),
+    cfg.IntOpt(
+        "max_attempts",
+        default=3,
+        min=1,
+        help="On how many hosts a server is tried before its create or unshelve fails because none could start it. "
+        "Hosts that refuse for want of room do not count. Raise it where single hosts fail often.",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of group [conductor] and [DEFAULT] shelved_offload_time."""
+    conf.register_opt(SHELVED_OFFLOAD_TIME)
+    conf.register_opts(OPTIONS, group=GROUP)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """For the generator of sample files."""
+    return [("DEFAULT", [SHELVED_OFFLOAD_TIME]), (GROUP, OPTIONS)]

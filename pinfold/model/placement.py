@@ -1,0 +1,136 @@
+"""Which node: rank those that fit, and say in one sentence why none does."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from pinfold.model import host as hosts
+from pinfold.model.host import NodeReport, NodeUsage
+from pinfold.model.numa import Refusal
+from pinfold.model.request import Demand
+
+DOWN, DISABLED, NOT_CHOSEN, FAILED_BEFORE = "down", "disabled", "not-chosen", "failed-before"
+
+_WORDS = {
+    DOWN: "is down",
+    DISABLED: "is disabled",
+    NOT_CHOSEN: "is not the host that was asked for",
+    FAILED_BEFORE: "could not start it",
+    "memory_mb": "has too little free memory",
+    "disk_gb": "has too little free disk",
+    "shared_vcpus": "has too few free shared CPUs",
+}
+_PLURAL = {"is": "are", "has": "have", "could": "could"}
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A node as a scheduler sees it. ``state`` is None, or why it takes nothing (DOWN, DISABLED)."""
+
+    node: str
+    host: str
+    report: NodeReport
+    usage: NodeUsage
+    state: str | None = None
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over."""
+
+    host: str | None = None
+    node: str | None = None
+    failed: tuple[str, ...] = ()
+
+
+class HostRefusal(msgspec.Struct, frozen=True):
+    """Why a node was refused; ``reasons`` per cell."""
+
+    host: str
+    node: str
+    reasons: tuple[Refusal, ...]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Names of the nodes that fit, best first."""
+
+    nodes: tuple[str, ...]
+
+
+def _barred(candidate: Candidate, wish: Wish) -> str | None:
+    if candidate.state is not None:
+        return candidate.state
+    if (wish.host or candidate.host) != candidate.host or (wish.node or candidate.node) != candidate.node:
+        return NOT_CHOSEN
+    return FAILED_BEFORE if candidate.node in wish.failed else None
+
+
+def choose(
+    candidates: Iterable[Candidate], demand: Demand, wish: Wish, rng: random.Random, most: int
+) -> Choice:
+    """At most ``most`` nodes that ``demand`` fits: spread by free dedicated CPUs, then by free memory.
+
+    Equals are shuffled, so that schedulers that decide at once do not all choose one node.
+    """
+    ranked = [
+        (_weight(candidate, demand), rng.random(), candidate.node)
+        for candidate in candidates
+        if _barred(candidate, wish) is None
+        and hosts.place(candidate.report, candidate.usage, demand) is not None
+    ]
+    ranked.sort()
+    return Choice(tuple(node for _weight_, _random, node in ranked[:most]))
+
+
+def _weight(candidate: Candidate, demand: Demand) -> tuple[float, float]:
+    report, usage = candidate.report, candidate.usage
+    dedicated = sum(len(cell.dedicated) for cell in report.topology.cells)
+    pinned = sum(len(cell.pinned) for cell in usage.cells)
+    free_memory = report.memory_mb * report.memory_ratio - usage.memory_mb
+    free_cpus = (
+        dedicated - pinned
+        if demand.numa is not None
+        else report.shared_cpus * report.cpu_ratio - usage.shared_vcpus
+    )
+    return -free_cpus, -free_memory
+
+
+def explain(candidates: Iterable[Candidate], demand: Demand, wish: Wish) -> tuple[HostRefusal, ...]:
+    """Why each node was refused, per cell; nodes that fit are left out."""
+    found = []
+    for candidate in candidates:
+        barred = _barred(candidate, wish)
+        reasons = (
+            (Refusal(None, barred, 0, 0),)
+            if barred
+            else hosts.explain(candidate.report, candidate.usage, demand)
+        )
+        if reasons:
+            found.append(HostRefusal(candidate.host, candidate.node, reasons))
+    return tuple(found)
+
+
+def sentence(refusals: Collection[HostRefusal]) -> str:
+    """How many hosts were refused for what, in one sentence for the user."""
+    if not refusals:
+        return "No valid host was found: there are no hosts."
+    counts = Counter(_main_reason(refusal) for refusal in refusals)
+    parts = [_words(constraint, count) for constraint, count in sorted(counts.items(), key=lambda kv: -kv[1])]
+    total = len(refusals)
+    return f"No valid host was found: of {total} host{'s' if total > 1 else ''}, {', '.join(parts)}."
+
+
+def _main_reason(refusal: HostRefusal) -> str:
+    """The host's own reason if it has one, else that of the cell that came nearest."""
+    for reason in refusal.reasons:
+        if reason.cell is None:
+            return reason.constraint
+    return min(refusal.reasons, key=lambda reason: reason.asked - reason.free).constraint
+
+
+def _words(constraint: str, count: int) -> str:
+    words = _WORDS.get(constraint, f"has too little of {constraint.replace('_', ' ').replace('-', ' ')}")
+    verb, rest = words.split(" ", 1)
+    return f"{count} {verb if count == 1 else _PLURAL[verb]} {rest}"
