@@ -153,12 +153,12 @@ class ComputeClient:
         """The same client for another caller."""
         return ComputeClient(self._transport, context, pin=self._pin)
 
-    def perform(self, work: messages.Work) -> None:
-        """Ask the worker of ``work.host`` to do its part of an operation.
+    def perform(self, host: str, work: messages.Work) -> None:
+        """Ask the worker of ``host`` to do its part of an operation.
 
         Raises Undeliverable (never seen, or the broker is away), Conflict when the pin does not allow it.
         """
-        self._cast(work.host, _SAME_WORK.get(work.kind, work.kind), work)
+        self._cast(host, _SAME_WORK.get(work.kind, work.kind), work)
 
     def report(self, host: str, request: messages.ReportRequest) -> None:
         """Ask the worker of ``host`` for a report. Raises as ``perform``."""
