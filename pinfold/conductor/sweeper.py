@@ -7,6 +7,7 @@ again under its lock.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import sqlalchemy as sa
@@ -101,11 +102,10 @@ class Sweeper:
             ).all()
         )
         for operation_id in due:
-            bell = self._book.write(lambda session, chosen=operation_id: self._resume(session, chosen))
-            self._runner.ring(bell)
+            self._runner.ring(self._book.write(partial(self._resume, operation_id)))
         return len(due)
 
-    def _resume(self, session: Session, operation_id: str) -> Bell:
+    def _resume(self, operation_id: str, session: Session) -> Bell:
         deed = self._runner.deed(session, operation_id)
         if deed is None or deed.operation.open_key is None:
             return Bell()
@@ -126,13 +126,13 @@ class Sweeper:
         done = 0
         for deed in self._book.write(self._take_outbox):
             if self._perform(deed):
-                self._book.write(
-                    lambda session, chosen=deed.id: session.execute(
-                        sa.delete(Outbox).where(Outbox.id == chosen)
-                    )
-                )
+self._book.write(partial(self._drop_deed, deed.id))
                 done += 1
         return done
+
+    @staticmethod
+    def _drop_deed(deed_id: int, session: Session) -> None:
+        session.execute(sa.delete(Outbox).where(Outbox.id == deed_id))
 
     @staticmethod
     def _take_outbox(session: Session) -> list[_Deed]:

@@ -131,7 +131,7 @@ class Workers:
 
     def _renew(self, session: Session, record: Heartbeat) -> tuple[str, ...]:
         """A lease is renewed by operation and attempt, for those that are this host's to do."""
-        named = {operation: attempt for operation, attempt in record.operations}
+        named = dict(record.operations)
         rows = session.execute(
             sa.select(Operation.id, Operation.attempt)
             .where(

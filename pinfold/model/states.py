@@ -6,6 +6,8 @@ documentation is drawn from ``TRANSITIONS``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from pinfold.model import errors
@@ -142,7 +144,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 def _lines(
-    kind: str, before: tuple[str, ...], outcomes: dict[str, tuple[str | None, str]]
+    kind: str, before: tuple[str, ...], outcomes: Mapping[str, tuple[str | None, str]]
 ) -> list[Transition]:
     return [
         Transition(kind, state, outcome, after or state, why)

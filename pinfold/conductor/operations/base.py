@@ -69,7 +69,7 @@ class Deed:
     def patience(self) -> float:
         """Until when a cast may go unanswered before it is cast again: longer each time."""
         times = self.settings.times
-        return self.at + min(times.lease, times.sweep_after * 2 ** max(0, self.operation.attempt - 1))
+        return self.at + min(times.lease, times.sweep_after * 2.0 ** max(0, self.operation.attempt - 1))
 
     def cast(self, node: Node, claim: Claim | None) -> Bell:
         """A new attempt, for the worker of ``node``. Every new cast raises the attempt."""
