@@ -126,7 +126,7 @@ class Sweeper:
         done = 0
         for deed in self._book.write(self._take_outbox):
             if self._perform(deed):
-self._book.write(partial(self._drop_deed, deed.id))
+                self._book.write(partial(self._drop_deed, deed.id))
                 done += 1
         return done
 
