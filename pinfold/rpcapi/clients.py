@@ -33,6 +33,7 @@ CONDUCTOR = History(
         "abort": "1.0",
         "release": "1.0",
         "node_view": "1.0",
+        "guest": "1.0",
         "answer": "1.0",
     },
 )
@@ -62,7 +63,7 @@ class ConductorClient:
     again: see ``CallAgain``.
 
     Versions:
-      1.0  run, register, heartbeat, begin, claim, finish, abort, release, node_view, answer.
+      1.0  run, register, heartbeat, begin, claim, finish, abort, release, node_view, guest, answer.
     """
 
     def __init__(
@@ -121,6 +122,10 @@ class ConductorClient:
         """The claims of a node of ``host`` in the book."""
         version = CONDUCTOR.version_for("node_view", None, self._pin)
         return self._send(version, "node_view", {"node": node, "host": host}, NodeView)
+
+    def guest(self, record: messages.GuestRequest) -> messages.GuestView:
+        """What the book says of an instance now."""
+        return self._call("guest", record, messages.GuestView)
 
     def answer(self, record: messages.Answer) -> None:
         """A worker's answer to a report that was asked of it."""

@@ -30,13 +30,30 @@ def from_wire(value: Any, kind: type[T]) -> T:
 
 
 class GuestView(msgspec.Struct, frozen=True):
-    """What a worker that starts must know of an instance with a claim on one of its nodes."""
+    """What the book says of an instance, for the worker of ``node``: read in one transaction.
+
+    ``vm_state`` is None for an instance that the book does not know. ``claims`` are the instance's claims on
+    this node, ``other_claims`` counts those on other nodes, leftovers included. ``forced_down``: an operator
+    has said that this node's host is fenced, so nothing may be started there.
+    """
 
     instance: str
     node: str
-    vm_state: str
+    vm_state: str | None
     open_operation: str | None = None
     other_claims: int = 0
+    claims: tuple[ClaimView, ...] = ()
+    forced_down: bool = False
+
+
+class GuestRequest(msgspec.Struct, frozen=True):
+    """What does the book say of ``instance`` now? Asked by the worker of ``node`` inside its lock for the
+    instance. A host or incarnation that is not the present one gets a Conflict, not an answer."""
+
+    host: str
+    incarnation: str
+    node: str
+    instance: str
 
 
 # --- casts to a worker (besides model.work.Work) ----------------------------------------------
@@ -62,11 +79,13 @@ class Register(msgspec.Struct, frozen=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """``refused`` says why the worker must not start (and what to do), or is None."""
+    """``refused`` says why the worker must not start (and what to do), or is None. ``lease`` is how many
+    seconds a heartbeat that was heard lets the worker go on."""
 
     refused: str | None = None
     nodes: tuple[NodeView, ...] = ()
     guests: tuple[GuestView, ...] = ()
+    lease: float = 15.0
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -147,7 +166,8 @@ class Finish(msgspec.Struct, frozen=True):
 
 class Finished(msgspec.Struct, frozen=True):
     """``done``, also when it had been done before. Otherwise refused: remove what this operation made.
-    ``released`` is the id of the claim that is gone with it, ``generation`` the node's after it."""
+    ``released`` is the id of the claim that is gone with it; ``generation`` is the node's after it, also when a
+    claim only changed its role."""
 
     done: bool
     undo: bool = False
