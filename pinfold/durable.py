@@ -115,6 +115,17 @@ def replace(path: str, content: bytes, *, sync: bool = False) -> None:
     finally:
         os.close(descriptor)
     os.replace(fresh, path)
+    if sync:
+        sync_folder(os.path.dirname(path))
+
+
+def sync_folder(path: str) -> None:
+    """Make renames in ``path`` outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_sparse(descriptor: int, pieces: Iterable[bytes]) -> int:

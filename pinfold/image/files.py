@@ -15,6 +15,8 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import FileIO
 
 import msgspec
 
@@ -50,11 +52,12 @@ class FileStore:
 
     def __init__(self, runtime: Runtime, path: str, *, sync: bool = False) -> None:
         self._runtime = runtime
+        self._path = path
         self._sync = sync
         self._records, self._data, self._incoming = (
             os.path.join(path, name) for name in ("records", "data", "incoming")
         )
-        self._known: dict[str, tuple[tuple[int, int], _Record]] = {}
+        self._known: dict[str, tuple[tuple[int, int, int], _Record]] = {}
         try:
             for folder in (self._records, self._data, self._incoming):
                 os.makedirs(folder, exist_ok=True)
@@ -67,12 +70,23 @@ class FileStore:
             ) from error
 
     def _recover(self) -> None:
-        """Remove uploads whose uploader is dead, and data that no record names."""
+        """Uploads whose uploader is dead never were; data that its record does not name goes."""
         durable.remove_abandoned(self._incoming)
-        named = {record.data for record in self._all()}
+        under_way = {name.rpartition(".")[0] for name in os.listdir(self._incoming)}
+        for record in [*self._all()]:
+            if record.image.status == "saving" and record.image.id not in under_way:
+                self._save(self._with(record, status="queued"))
         for name in os.listdir(self._data):
-            if name not in named and not os.path.exists(self._record_path(name.rpartition(".")[0])):
+            if self._is_orphan(name):
                 durable.remove_tree(os.path.join(self._data, name))
+
+    def _is_orphan(self, data: str) -> bool:
+        try:
+            return self._get(data.rpartition(".")[0]).data != data
+        except ImageNotFound:
+            return True
+        except errors.Unavailable:
+            return False  # a broken record may be mended
 
     def get(self, image: str) -> Image:
         """Raises ImageNotFound."""
@@ -80,7 +94,8 @@ class FileStore:
 
     def list(self) -> list[Image]:
         """All images whose record can be read, newest first; the others are logged."""
-        images = [record.image for record in self._all()]
+        with self._usable():
+            images = [record.image for record in self._all()]
         images.sort(key=lambda image: (image.created_at, image.id), reverse=True)
         return images
 
@@ -88,7 +103,7 @@ class FileStore:
         """Raises errors.Conflict when the id is taken, errors.InvalidRequest when it is none."""
         if not _ID.fullmatch(image.id):
             raise errors.InvalidRequest(f"'{image.id}' cannot be the id of an image.")
-        with self._lock:
+        with self._usable(), self._lock:
             if os.path.exists(self._record_path(image.id)):
                 raise errors.Conflict(f"There is an image {image.id} already.")
             self._save(_Record(image))
@@ -96,7 +111,7 @@ class FileStore:
 
     def update(self, image: str, changes: Mapping[str, object]) -> Image:
         """Raises ImageNotFound, errors.InvalidRequest for a field or value that an image cannot have."""
-        with self._lock:
+        with self._usable(), self._lock:
             record = self._get(image)
             return self._save(self._with(record, **changes)).image
 
@@ -105,29 +120,38 @@ class FileStore:
 
         A failed upload leaves the image as it was.
         """
+        with self._usable():
+            path, held = self._begin(image)
+            try:
+                return self._receive(image, path, held, data)
+            except BaseException:
+                self._give_up(image, path)
+                raise
+            finally:
+                os.close(held)
+
+    def _begin(self, image: str) -> tuple[str, int]:
+        """A file for incoming data, and the descriptor that says that its uploader lives."""
         with self._lock:
             record = self._get(image)
             if record.data is None:
                 self._save(self._with(record, status="saving"))
             path = os.path.join(self._incoming, f"{image}.{self._runtime.new_id()}")
-            held = durable.hold(path)
-        try:
-            digest = hashlib.md5(usedforsecurity=False)
-            size = durable.write_sparse(held, _hashed(data, digest.update))
-            if self._sync:
-                os.fsync(held)
-            with self._lock:
-                return self._commit(image, path, size, digest.hexdigest())
-        except BaseException:
-            self._give_up(image, path)
-            raise
-        finally:
-            os.close(held)
+            return path, durable.hold(path)
 
-    def _commit(self, image: str, path: str, size: int, checksum: str) -> Image:
-        record = self._get(image)
+    def _receive(self, image: str, path: str, held: int, data: Iterable[bytes]) -> Image:
+        digest = hashlib.md5(usedforsecurity=False)
+        size = durable.write_sparse(held, _hashed(data, digest.update))
+        if self._sync:
+            os.fsync(held)
+        with self._lock:
+            return self._commit(self._get(image), path, size, digest.hexdigest())
+
+    def _commit(self, record: _Record, path: str, size: int, checksum: str) -> Image:
         name = os.path.basename(path)
         os.rename(path, os.path.join(self._data, name))
+        if self._sync:
+            durable.sync_folder(self._data)
         changed = self._with(record, status="active", size=size, checksum=checksum)
         saved = self._save(msgspec.structs.replace(changed, data=name))
         if record.data is not None:
@@ -146,19 +170,20 @@ class FileStore:
 
     def download(self, image: str) -> Iterator[bytes]:
         """Raises ImageNotFound, also for an image without data, at the call."""
-        for _ in range(2):
-            record = self._get(image)
-            if record.data is None:
-                raise ImageNotFound(f"Image {image} has no data; its status is {record.image.status}.")
-            try:
-                return _pieces(os.open(os.path.join(self._data, record.data), os.O_RDONLY | os.O_CLOEXEC))
-            except FileNotFoundError:
-                self._known.pop(image, None)  # perhaps replaced since the record was read
+        with self._usable():
+            for _ in range(2):
+                record = self._get(image)
+                if record.data is None:
+                    raise ImageNotFound(f"Image {image} has no data; its status is {record.image.status}.")
+                try:
+                    return _pieces(open(os.path.join(self._data, record.data), "rb", buffering=0))
+                except FileNotFoundError:
+                    self._known.pop(image, None)  # perhaps replaced since the record was read
         raise ImageNotFound(f"The data of image {image} is gone.")
 
     def delete(self, image: str) -> None:
         """Raises errors.Forbidden when the image is protected."""
-        with self._lock:
+        with self._usable(), self._lock:
             try:
                 record = self._get(image)
             except ImageNotFound:
@@ -169,6 +194,16 @@ class FileStore:
             self._known.pop(image, None)
             if record.data is not None:
                 durable.remove_tree(os.path.join(self._data, record.data))
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the file system refuses means that the store does not answer."""
+        try:
+            yield
+        except OSError as error:
+            raise errors.Unavailable(
+                f"The image folder {self._path} cannot be used: {error.strerror}."
+            ) from error
 
     def _record_path(self, image: str) -> str:
         return os.path.join(self._records, image + ".json")
@@ -191,7 +226,7 @@ class FileStore:
         path = self._record_path(image)
         try:
             status = os.stat(path)
-            seen = (status.st_ino, status.st_mtime_ns)
+            seen = (status.st_ino, status.st_mtime_ns, status.st_size)
             known = self._known.get(image)
             if known is not None and known[0] == seen:
                 return known[1]
@@ -199,11 +234,17 @@ class FileStore:
                 record = _decode(file.read())
         except FileNotFoundError:
             self._known.pop(image, None)
-            raise ImageNotFound(f"There is no image {image}.") from None
+            raise self._absence(image) from None
         except (OSError, msgspec.DecodeError) as error:
             raise errors.Unavailable(f"The image record {path} cannot be read: {error}.") from error
         self._known[image] = (seen, record)
         return record
+
+    def _absence(self, image: str) -> errors.PinfoldError:
+        # A shared folder that is not mounted must not make every image gone for good.
+        if os.path.isdir(self._records):
+            return ImageNotFound(f"There is no image {image}.")
+        return errors.Unavailable(f"The image folder {self._path} is not there; is it mounted?")
 
     def _save(self, record: _Record) -> _Record:
         durable.replace(self._record_path(record.image.id), _encode(record), sync=self._sync)
@@ -232,9 +273,7 @@ def _hashed(data: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[
         yield piece
 
 
-def _pieces(data: int) -> Iterator[bytes]:
-    try:
-        while piece := os.read(data, PIECE):
+def _pieces(data: FileIO) -> Iterator[bytes]:
+    with data:
+        while piece := data.read(PIECE):
             yield piece
-    finally:
-        os.close(data)

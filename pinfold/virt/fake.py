@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import FileIO
 
 import msgspec
 
-from pinfold.model import cpuset
+from pinfold.model import cpuset, errors
 from pinfold.model.numa import held_cpus
 from pinfold.runtime import Runtime
 from pinfold.virt import witness
@@ -45,18 +47,24 @@ _NAMES = {
 _ANY = frozenset(_NAMES)
 
 
+_OFF = frozenset({NOSTATE, SHUTDOWN, CRASHED})
+
+
 class _Change(msgspec.Struct, frozen=True):
-    """A change of power state; nothing is done to a guest that is there already and is not ``allowed``."""
+    """A change of power state, from those that are ``allowed`` or that it leads ``to`` anyway.
+
+    The guest's system starts afresh when it comes from one in ``boots``.
+    """
 
     to: PowerState
     allowed: frozenset[PowerState]
-    boots: bool = False
+    boots: frozenset[PowerState] = frozenset()
 
 
-_POWER_ON = _Change(RUNNING, _ANY - {RUNNING}, boots=True)
+_POWER_ON = _Change(RUNNING, _ANY, boots=_OFF)
 _POWER_OFF = _Change(SHUTDOWN, _ANY)
-_SOFT_REBOOT = _Change(RUNNING, frozenset({RUNNING}), boots=True)
-_HARD_REBOOT = _Change(RUNNING, _ANY, boots=True)
+_SOFT_REBOOT = _Change(RUNNING, frozenset({RUNNING}), boots=_ANY)
+_HARD_REBOOT = _Change(RUNNING, _ANY, boots=_ANY)
 _PAUSE = _Change(PAUSED, frozenset({RUNNING}))
 _UNPAUSE = _Change(RUNNING, frozenset({PAUSED}))
 _SUSPEND = _Change(SUSPENDED, frozenset({RUNNING, PAUSED}))
@@ -68,6 +76,8 @@ class FakeDriver:
 
     ``memory_ratio`` is how far the configuration lets memory be overcommitted. Several drivers, in one
     process or many, may be open on one ``state_path``.
+
+    Raises errors.ConfigurationError when that cannot be used.
     """
 
     def __init__(
@@ -87,9 +97,7 @@ class FakeDriver:
         self._disk_gb = disk_gb
         self._memory_ratio = memory_ratio
         state_path = os.path.abspath(state_path)
-        for node in nodes:
-            _check_name(node)
-        self._folders = {node: GuestFolder(runtime, state_path, node) for node in nodes}
+        self._folders = {node: _opened(runtime, state_path, node) for node in nodes}
         counts = os.path.join(os.path.dirname(state_path), ".faults-used.json")
         self._faults = Faults(runtime, host, fault_file, counts)
 
@@ -99,49 +107,39 @@ class FakeDriver:
 
     def inventory(self, node: str) -> Inventory:
         """The machine of a node."""
-        self._folder(node)
-        self._faults.strike("inventory", None, "before")
-        self._faults.strike("inventory", None, "after")
-        return Inventory(node, self._cells, self._disk_gb)
+        with self._call("inventory", node):
+            return Inventory(node, self._cells, self._disk_gb)
 
     def list(self, node: str) -> tuple[Guest, ...]:
         """All guests of the node, in order of instance."""
-        folder = self._folder(node)
-        self._faults.strike("list", None, "before")
-        with folder.lock:
-            records = folder.all()
-        self._faults.strike("list", None, "after")
-        return tuple(Guest(record.instance, node, record.power_state, record.name) for record in records)
+        with self._call("list", node) as folder:
+            with folder.lock:
+                records = folder.all()
+            return tuple(Guest(record.instance, node, record.power_state, record.name) for record in records)
 
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         """Define and start. Raises witness.Refused for what the machine cannot run."""
-        folder = self._folder(spec.node)
-        _check_name(spec.instance)
-        self._faults.strike("spawn", spec.instance, "before")
-        with folder.lock:
-            self._check(spec, folder)
-            build = folder.begin(spec.instance)
-        try:
-            build.fill(spec, image)
-            self._boot(os.path.join(build.path, "console.log"), spec)
+        with self._call("spawn", spec.node, spec.instance) as folder:
             with folder.lock:
                 self._check(spec, folder)
-                folder.commit(build, _record(spec))
-        finally:
-            build.discard()
-        self._faults.strike("spawn", spec.instance, "after")
+                build = folder.begin(spec.instance)
+            try:
+                build.fill(spec, image)
+                self._boot(os.path.join(build.path, "console.log"), spec)
+                with folder.lock:
+                    self._check(spec, folder)  # others may have come while the disk was filled
+                    folder.commit(build, _record(spec))
+            finally:
+                build.discard()
 
     def _check(self, spec: GuestSpec, folder: GuestFolder) -> None:
         witness.check(self._cells, self._memory_ratio, spec, folder.all())
 
     def destroy(self, node: str, instance: str) -> None:
         """End and remove."""
-        folder = self._folder(node)
-        _check_name(instance)
-        self._faults.strike("destroy", instance, "before")
-        with folder.lock:
-            folder.remove(instance)
-        self._faults.strike("destroy", instance, "after")
+        with self._call("destroy", node, instance) as folder:
+            with folder.lock:
+                folder.remove(instance)
 
     def power_on(self, node: str, instance: str) -> PowerState:
         """Run, whatever it did before."""
@@ -172,21 +170,23 @@ class FakeDriver:
         return self._change("resume", node, instance, _RESUME)
 
     def _change(self, call: str, node: str, instance: str, change: _Change) -> PowerState:
-        folder = self._folder(node)
-        self._faults.strike(call, instance, "before")
-        with folder.lock:
-            record = _present(folder, node, instance)
-            if record.power_state not in change.allowed and record.power_state != change.to:
-                raise DriverError(
-                    f"{call} of {instance} on {node}: the guest is {_NAMES[record.power_state]}, not "
-                    f"{' or '.join(_NAMES[state] for state in sorted(change.allowed))}."
-                )
-            if change.boots and record.power_state in change.allowed:
-                self._boot(folder.console(instance), record)
-            if record.power_state != change.to:
-                folder.save(msgspec.structs.replace(record, power_state=change.to))
-        self._faults.strike(call, instance, "after")
+        with self._call(call, node, instance) as folder:
+            with folder.lock:
+                record = _present(folder, node, instance)
+                self._apply(call, folder, record, change)
         return change.to
+
+    def _apply(self, call: str, folder: GuestFolder, record: Record, change: _Change) -> None:
+        state = record.power_state
+        if state not in change.allowed and state != change.to:
+            right = " or ".join(_NAMES[allowed] for allowed in sorted(change.allowed))
+            raise DriverError(
+                f"{call} of {record.instance} on {record.node}: the guest is {_NAMES[state]}, not {right}."
+            )
+        if state in change.boots:
+            self._boot(folder.console(record.instance), record)
+        if state != change.to:
+            folder.save(msgspec.structs.replace(record, power_state=change.to))
 
     def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
         """The disk, without the hole at its end where its size is the flavor's."""
@@ -194,24 +194,35 @@ class FakeDriver:
         self._faults.strike("snapshot", instance, "before")
         with folder.lock:
             record = _present(folder, node, instance)
-            disk = os.open(folder.disk(instance), os.O_RDONLY | os.O_CLOEXEC)
-        return self._snapshot(disk, record)
+            return self._snapshot(open(folder.disk(instance), "rb", buffering=0), record)
 
-    def _snapshot(self, disk: int, record: Record) -> Iterator[bytes]:
-        yield from disk_pieces(disk, trim=record.disk_gb > 0)
+    def _snapshot(self, disk: FileIO, record: Record) -> Iterator[bytes]:
+        with disk:
+            yield from disk_pieces(disk.fileno(), trim=record.disk_gb > 0)
         self._faults.strike("snapshot", record.instance, "after")
 
     def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
         """A line for each boot, and what tests append to the guest's console.log."""
-        folder = self._folder(node)
-        self._faults.strike("console_log", instance, "before")
-        with folder.lock:
-            _present(folder, node, instance)
-            text = read_console(folder.console(instance))
-        self._faults.strike("console_log", instance, "after")
+        with self._call("console_log", node, instance) as folder:
+            with folder.lock:
+                _present(folder, node, instance)
+                text = read_console(folder.console(instance))
         if lines is None:
             return text
         return "".join(text.splitlines(keepends=True)[-lines:]) if lines > 0 else ""
+
+    @contextmanager
+    def _call(self, call: str, node: str, instance: str | None = None) -> Iterator[GuestFolder]:
+        """Around the work of a call: ordered faults, and what the file system refuses as DriverError."""
+        folder = self._folder(node)
+        if instance is not None:
+            _check_name(instance)
+        self._faults.strike(call, instance, "before")
+        try:
+            yield folder
+        except OSError as error:
+            raise DriverError(f"{call} of {instance or 'all'} on {node} failed: {error}.") from error
+        self._faults.strike(call, instance, "after")
 
     def _boot(self, console: str, guest: GuestSpec | Record) -> None:
         placed = () if guest.placement is None else guest.placement.cells
@@ -226,6 +237,16 @@ class FakeDriver:
         except KeyError:
             names = ", ".join(self._folders)
             raise DriverError(f"This hypervisor has no node {node}; it has {names}.") from None
+
+
+def _opened(runtime: Runtime, state_path: str, node: str) -> GuestFolder:
+    _check_name(node)
+    try:
+        return GuestFolder(runtime, state_path, node)
+    except OSError as error:
+        raise errors.ConfigurationError(
+            f"The fake hypervisor cannot keep guests under {state_path} ([fake] state_path): {error}."
+        ) from error
 
 
 def _present(folder: GuestFolder, node: str, instance: str) -> Record:

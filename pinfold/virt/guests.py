@@ -42,6 +42,9 @@ class Record(msgspec.Struct, frozen=True):
 PIECE = 1024**2
 """Bytes of a disk that are read at once."""
 
+LEAST = 64 * 1024
+"""Bytes of a disk that are always read: an image service takes one without data for missing."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
 
@@ -63,7 +66,7 @@ class GuestFolder:
         for folder in (self._guests, self._building, self._replacing):
             os.makedirs(folder, exist_ok=True)
         self.lock = durable.FolderLock(runtime, os.path.join(self._root, "lock"))
-        self._known: dict[str, tuple[tuple[int, int], Record]] = {}
+        self._known: dict[str, tuple[tuple[int, int, int], Record]] = {}
         with self.lock:
             self._recover()
 
@@ -91,7 +94,7 @@ class GuestFolder:
         path = os.path.join(self._guests, instance, "guest.json")
         try:
             status = os.stat(path)
-            seen = (status.st_ino, status.st_mtime_ns)
+            seen = (status.st_ino, status.st_mtime_ns, status.st_size)
             known = self._known.get(instance)
             if known is not None and known[0] == seen:
                 return known[1]
@@ -216,19 +219,16 @@ def read_console(path: str) -> str:
 
 
 def disk_pieces(disk: int, *, trim: bool) -> Iterator[bytes]:
-    """The content of an open disk, which is closed at the end; ``trim`` leaves out the hole at its end."""
-    try:
-        size = os.fstat(disk).st_size
-        end = max(_data_end(disk), min(size, PIECE // 16)) if trim else size
-        offset = 0
-        while offset < end:
-            piece = os.pread(disk, min(PIECE, end - offset), offset)
-            if not piece:
-                return
-            yield piece
-            offset += len(piece)
-    finally:
-        os.close(disk)
+    """The content of an open disk; ``trim`` leaves out the hole at its end."""
+    size = os.fstat(disk).st_size
+    end = max(_data_end(disk), min(size, LEAST)) if trim else size
+    offset = 0
+    while offset < end:
+        piece = os.pread(disk, min(PIECE, end - offset), offset)
+        if not piece:
+            return
+        yield piece
+        offset += len(piece)
 
 
 def _data_end(disk: int) -> int:
