@@ -58,7 +58,7 @@ class Cloud:
             self._ready()
         except BaseException:
             with _uninterrupted():
-                self._stop(self._begun)
+                self.stop(self._begun)
             raise
 
     def resume(self) -> list[str]:
@@ -68,7 +68,7 @@ class Cloud:
 
     def down(self) -> None:
         """Stop every process that was recorded: services first, then what they use."""
-        self._stop(list(self.state.processes))
+        self.stop(list(self.state.processes))
 
     # Private servers
 
@@ -78,19 +78,18 @@ class Cloud:
         if not options.multi:
             return
         if options.transport_url is None and rabbit.NAME not in self.state.servers:
-            broker = rabbit.record(_free_ports(3))
+            broker = rabbit.record(free_ports(3))
             rabbit.create(self.layout, broker)
             self.state.servers[rabbit.NAME] = broker
         if options.database_url is None and postgres.NAME not in self.state.servers:
             with self.progress.step("creating a private PostgreSQL"):
-                made = postgres.create(self.layout, _free_ports(1)[0], secrets.token_hex(16))
+                made = postgres.create(self.layout, free_ports(1)[0], secrets.token_hex(16))
             self.state.servers[postgres.NAME] = made
-        self._accounts()
-        self.layout.save(self.state)
-
-    def _accounts(self) -> None:
-        for name in {config.account(name) for name in self.state.options.services}:
+        for name in {config.account(name) for name in options.services}:
             self.state.accounts.setdefault(name, secrets.token_hex(16))
+        if rabbit.NAME in self.state.servers:
+            rabbit.write_accounts(self.layout, self.state.accounts)
+        self.layout.save(self.state)
 
     def _servers(self) -> None:
         """Start both private servers at once, then wait for each."""
@@ -111,11 +110,6 @@ class Cloud:
         if broker and rabbit.NAME in self._begun:
             with self.progress.step("starting the private RabbitMQ"):
                 rabbit.await_ready(self.layout, broker, self.state.processes[rabbit.NAME])
-        if broker and set(broker.get("accounts", ())) != set(self.state.accounts):
-            with self.progress.step("making broker accounts"):
-                rabbit.make_accounts(self.layout, broker, self.state.accounts)
-                broker["accounts"] = sorted(self.state.accounts)
-                self.layout.save(self.state)
 
     # Services
 
@@ -197,7 +191,7 @@ class Cloud:
 
     # The end
 
-    def _stop(self, names: Iterable[str]) -> None:
+    def stop(self, names: Iterable[str]) -> None:
         names = [name for name in names if name in self.state.processes]
         behind = (rabbit.NAME, rabbit.MAPPER, postgres.NAME)
         services = [name for name in names if name not in behind]
@@ -241,7 +235,7 @@ def _clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "OS_"))}
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody has; all are held until all are known, so that they differ."""
     probes = [socket.socket() for _ in range(count)]
     try:

@@ -9,9 +9,6 @@ from devstack.layout import Layout, Options, StackError, State
 
 Sections = dict[str, dict[str, str]]
 
-#: The account that the API and the conductors share.
-CONTROL = "pinfold-control"
-
 _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 SHARED_RATIO = "4.0"
 
@@ -25,8 +22,8 @@ def database_url(given: str) -> str:
 
 
 def account(name: str) -> str:
-    """The broker account of a service process."""
-    return name if name.startswith("compute-") else CONTROL
+    """The broker account of a service process: its own, but one for all conductors."""
+    return "conductor" if name.startswith("conductor-") else name
 
 
 def _transport(state: State, name: str) -> dict[str, str]:

@@ -62,7 +62,7 @@ class State(msgspec.Struct):
     processes: dict[str, Process] = {}
     #: Ports, passwords and folders of the private servers, by server.
     servers: dict[str, dict[str, Any]] = {}
-    #: One broker password per service process.
+    #: The passwords of the broker accounts, by account.
     accounts: dict[str, str] = {}
 
 

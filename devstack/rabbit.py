@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 from devstack import processes
 from devstack.layout import Layout, Process, StackError
 from devstack.progress import wait_for
+from pinfold.rpcapi import permissions
 
 NAME, MAPPER = "rabbitmq", "epmd"
 #: Debian's /usr/sbin/rabbitmq-server changes to the user rabbitmq; the real one is here.
@@ -20,9 +22,7 @@ BINARIES = Path("/usr/lib/rabbitmq/bin")
 _CONFIG = """\
 # A private broker for one Pinfold cloud, on loopback.
 listeners.tcp.local = 127.0.0.1:{port}
-default_user = {admin}
-default_pass = {password}
-loopback_users = none
+load_definitions = {accounts}
 log.file.level = warning
 # Development machines are small: do not stop taking messages because the disk is rather full.
 disk_free_limit.absolute = 50MB
@@ -32,8 +32,7 @@ disk_free_limit.absolute = 50MB
 def record(ports: list[int]) -> dict[str, Any]:
     """What to keep about a new broker."""
     port, distribution, mapper = ports
-    return {"port": port, "distribution": distribution, "mapper": mapper, "admin": "pinfold-admin",
-            "password": secrets.token_hex(16)}  # fmt: skip
+    return {"port": port, "distribution": distribution, "mapper": mapper}
 
 
 def create(layout: Layout, broker: dict[str, Any]) -> None:
@@ -47,7 +46,7 @@ def create(layout: Layout, broker: dict[str, Any]) -> None:
     (home / "plugins").write_text("[].\n")
     config = home / "rabbitmq.conf"
     config.touch(mode=0o600)
-    config.write_text(_CONFIG.format(**broker))
+    config.write_text(_CONFIG.format(port=broker["port"], accounts=home / "accounts.json"))
 
 
 def _home(layout: Layout) -> Path:
@@ -130,9 +129,19 @@ def control(layout: Layout, broker: dict[str, Any], *arguments: str) -> str:
     return done.stdout
 
 
-def make_accounts(layout: Layout, broker: dict[str, Any], accounts: dict[str, str]) -> None:
-    """One account per service process, each with only the rights it needs, in one call of the tool."""
-    control(layout, broker, "eval", "\n".join(_account(name, accounts[name]) for name in accounts) + "\nok.")
+def write_accounts(layout: Layout, accounts: dict[str, str]) -> None:
+    """The accounts, each with only the rights it needs; the broker reads them whenever it starts."""
+    made = permissions.definitions({name: (secret, rights(name)) for name, secret in accounts.items()})
+    file = _home(layout) / "accounts.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(made, indent=1) + "\n")
+
+
+def rights(account: str) -> permissions.Permissions:
+    """What the account of a service may do."""
+    if account.startswith("compute-"):
+        return permissions.for_compute(account.removeprefix("compute-"))
+    return permissions.for_api() if account == "api" else permissions.for_conductor()
 
 
 def url(broker: dict[str, Any], user: str, password: str) -> str:

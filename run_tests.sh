@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Set up what the tests need (fresh Debian 12, root or sudo) and run all of them: lint, types, layers, tests.
+set -euo pipefail
+
+ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+
+usage() {
+  cat <<'EOF'
+Usage: ./run_tests.sh [--lint | --unit | --functional]... [--] [PYTEST ARGUMENT]...
+Without arguments: everything. --lint: ruff, mypy, import-linter, shellcheck. --unit: all tests but
+tests/functional, on all cores. --functional: real processes, one test at a time. Arguments for pytest in
+place of these run only what they name.
+EOF
+}
+
+parts=()
+while (($#)); do
+  case $1 in
+    --lint | --unit | --functional) parts+=("${1#--}") ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    --)
+      shift
+      break
+      ;;
+    *) break ;;
+  esac
+  shift
+done
+if ((${#parts[@]} == 0 && $# == 0)); then parts=(lint unit functional); fi
+
+SETUP_LOG=$(mktemp -t pinfold-setup.XXXXXX)
+# shellcheck source=devstack/setup.sh
+. "$ROOT/devstack/setup.sh"
+install_packages broker database test
+make_environment client,test
+rm -f -- "$SETUP_LOG"
+cd "$ROOT"
+export PATH=$VENV/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+unset PYTHONPATH "${!OS_@}"
+
+failed=()
+run() { # run NAME COMMAND...
+  local name=$1
+  shift
+  printf '\n== %s: %s\n' "$name" "$*"
+  "$@" || failed+=("$name")
+}
+
+for part in "${parts[@]}"; do
+  case $part in
+    lint)
+      mapfile -t scripts < <(git ls-files -- '*.sh' .ci/run 2>/dev/null || find . -name '*.sh' -not -path './.*')
+      run ruff ruff check .
+      run format ruff format --check .
+      run mypy mypy
+      run layers lint-imports
+      run shellcheck shellcheck -x "${scripts[@]}"
+      ;;
+    unit) run unit pytest -n "$(nproc)" --dist worksteal --ignore=tests/functional "$@" tests ;;
+    functional) run functional pytest "$@" tests/functional ;;
+  esac
+done
+if ((${#parts[@]} == 0)); then run pytest pytest "$@"; fi
+
+if ((${#failed[@]})); then
+  printf '\nFailed: %s (after %s s)\n' "${failed[*]}" "$(elapsed "$BEGAN")" >&2
+  exit 1
+fi
+printf '\nAll passed in %s s\n' "$(elapsed "$BEGAN")"

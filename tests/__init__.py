@@ -1,0 +1,1 @@
+"""Tests, by layer; functional/ runs the real processes."""
