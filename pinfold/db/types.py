@@ -19,7 +19,7 @@ LongText = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 Seconds = sa.Double
 
 
-class epoch(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it is
+class epoch(FunctionElement[float]):
     """The database's clock now, in seconds since 1970."""
 
     type = sa.Double()

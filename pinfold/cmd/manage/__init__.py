@@ -1,0 +1,1 @@
+"""pinfold-manage: the operator's command. It works on the database; it needs no broker."""
