@@ -1,0 +1,153 @@
+"""Private servers for tests: a RabbitMQ and a PostgreSQL on free ports, ended by their process numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from devstack import postgres, processes, rabbit
+from devstack.layout import Layout, Process
+from devstack.progress import wait_for
+from pinfold.rpcapi.permissions import Permissions, definitions
+
+EVERYTHING = Permissions(configure=".*", write=".*", read=".*", topic_write=".*", topic_read=".*")
+
+
+class Broker:
+    """A RabbitMQ of its own, with an account that may do everything."""
+
+    def __init__(self, root: Path, extra: str = "") -> None:
+        if not (rabbit.BINARIES / "rabbitmq-server").exists():
+            pytest.fail("RabbitMQ is not installed: apt-get install rabbitmq-server")
+        self._layout = Layout(root)
+        self._layout.make()
+        self._record = rabbit.record(free_ports(3))
+        rabbit.create(self._layout, self._record)
+        self.admin = ("admin", secrets.token_hex(8))
+        self._accounts = root / "broker" / "accounts.json"
+        self._write_accounts({self.admin[0]: (self.admin[1], EVERYTHING)})
+        with open(root / "broker" / "rabbitmq.conf", "a") as config:
+            config.write(extra)
+        self._mapper = rabbit.start_mapper(self._layout, self._record)
+        self._process = self._start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens, at 127.0.0.1."""
+        return int(self._record["port"])
+
+    def url(self, user: str | None = None, password: str | None = None) -> str:
+        """What to write into ``transport_url``."""
+        if user is None:
+            user, password = self.admin
+        return rabbit.url(self._record, user, password or "")
+
+    def add_account(self, name: str, may: Permissions) -> str:
+        """Make an account with these permissions, or change them; its url."""
+        password = secrets.token_hex(8)
+        self._write_accounts({name: (password, may)})
+        self.control("import_definitions", str(self._accounts))
+        return self.url(name, password)
+
+    def control(self, *arguments: str) -> str:
+        """Run rabbitmqctl on it. Takes most of a second."""
+        return rabbit.control(self._layout, self._record, *arguments)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        for pid in processes.members(self._process):
+            os.kill(pid, signal.SIGKILL)
+        wait_for("the broker is gone", lambda: _gone(self._process), 10)
+
+    def restart(self) -> None:
+        """Start it again with the data it has."""
+        self._process = self._start()
+
+    def stop(self) -> None:
+        """End it, and the port mapper, for good."""
+        self.kill()
+        processes.stop(self._mapper)
+
+    def _write_accounts(self, accounts: dict[str, tuple[str, Permissions]]) -> None:
+        self._accounts.write_text(json.dumps(definitions(accounts)))
+
+    def _start(self) -> Process:
+        process = rabbit.start(self._layout, self._record)
+        rabbit.await_ready(self._layout, self._record, process)
+        return process
+
+
+class Database:
+    """A PostgreSQL of its own."""
+
+    def __init__(self, root: Path) -> None:
+        if not list(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+            pytest.fail("PostgreSQL is not installed: apt-get install postgresql")
+        self._layout = Layout(root)
+        self._layout.make()
+        self._record = postgres.create(self._layout, free_ports(1)[0], secrets.token_hex(16))
+        self._process = postgres.start(self._layout, self._record)
+        postgres.await_ready(self._layout, self._record, self._process)
+
+    def create(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"test_{secrets.token_hex(6)}"
+        postgres.psql(self._record, "postgres", f"CREATE DATABASE {name}")
+        return postgres.url(self._record).rpartition("/")[0] + f"/{name}"
+
+    def stop(self) -> None:
+        """End it and remove its data."""
+        postgres.stop(self._process)
+        postgres.wipe(self._record)
+
+
+@contextmanager
+def private_broker(extra: str = "") -> Iterator[Broker]:
+    """A broker, with ``extra`` lines of configuration, until the end of the block."""
+    root = Path(tempfile.mkdtemp(prefix="pinfold-test-broker-"))
+    try:
+        broker = Broker(root, extra)
+        try:
+            yield broker
+        finally:
+            broker.stop()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def private_database() -> Iterator[Database]:
+    """A PostgreSQL until the end of the block."""
+    root = Path(tempfile.mkdtemp(prefix="pinfold-test-database-"))
+    try:
+        database = Database(root)
+        try:
+            yield database
+        finally:
+            database.stop()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nothing listens at now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def _gone(process: Process) -> bool:
+    processes.reap()
+    return not processes.members(process)
