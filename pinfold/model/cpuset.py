@@ -1,9 +1,9 @@
 """CPU lists as text, such as ``0-3,8,^2``.
 
-The grammar is the one that Nova's options and extra specs have: numbers and ranges between commas, spaces
-and empty parts ignored, ``^`` before a part to leave it out; exclusions count wherever they stand, and one of a
-CPU that is not in the list is no error. CPU numbers have no upper bound, but one list has at most ``MAX_CPUS``
-of them, since lists also come from users.
+The grammar is the one that Nova's options and extra specs have: numbers and ranges between commas, spaces and
+empty parts ignored, ``^`` before a part to leave it out; exclusions count wherever they stand, and one of a
+CPU that is not in the list is no error. CPU numbers have no upper bound, but one list has at most
+``MAX_CPUS`` of them, since lists also come from users.
 """
 
 from __future__ import annotations

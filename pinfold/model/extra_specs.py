@@ -1,8 +1,8 @@
 """The extra specs that a flavor may have: their names, and which values each takes.
 
-This is what the flavor API checks from microversion 2.86 on. The names and values of the ``hw`` namespaces are
-Nova's; of namespaces that Pinfold does not act on (``capabilities``, ``quota``, ``vmware``, ...) any name is accepted.
-A name in none of the known namespaces is the operator's own, and always accepted.
+This is what the flavor API checks from microversion 2.86 on. The names and values of the ``hw`` namespaces
+are Nova's; of namespaces that Pinfold does not act on (``capabilities``, ``quota``, ``vmware``, ...) any name
+is accepted. A name in none of the known namespaces is the operator's own, and always accepted.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def validate_extra_specs(extra_specs: Mapping[str, str]) -> None:
             check(name, value)
         elif _is_ours(name):
             raise InvalidRequest(
-                f"The extra spec '{name}' is not known in the namespace '{name.split(':', 1)[0]}': remove it, or"
-                " correct its name.",
+                f"The extra spec '{name}' is not known in the namespace '{name.split(':', 1)[0]}': remove"
+                " it, or correct its name.",
                 code="unknown-extra-spec",
             )
 

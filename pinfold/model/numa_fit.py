@@ -1,42 +1,29 @@
 """The one fit: a guest's NUMA cells onto a host's, as a whole, and why there is no place.
 
-Which demands fit, and which host cells are preferred, follows Nova's ``hw:`` rules (its NUMATopologyFilter and
-``nova.virt.hardware``). A pair of a guest cell and a host cell does not depend on the other pairs, since no two
-guest cells share a host cell; so the assignment is a bipartite matching (:mod:`pinfold.model.numa_match`).
+Which demands fit, and which host cells are preferred, follows Nova's ``hw:`` rules (its NUMATopologyFilter
+and ``nova.virt.hardware``). A pair of a guest cell and a host cell does not depend on the other pairs, since
+no two guest cells share a host cell; so the assignment is a bipartite matching
+(:mod:`pinfold.model.numa_match`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pinfold.model import numa_match, numa_pack
 from pinfold.model.numa_types import (
-    ANY,
-    LARGE,
-    SMALL,
     CellUsage,
     GuestCell,
     GuestTopology,
-    HostCell,
     HostTopology,
     Limits,
     PlacedCell,
     Placement,
     Refusal,
 )
+from pinfold.model.numa_view import CellView, view_of
 
 _Shortfall = tuple[str, int, int]
-
-
-class _Spot:
-    """A host cell with its usage, and what follows from the two."""
-
-    __slots__ = ("free", "host", "use")
-
-    def __init__(self, host: HostCell, use: CellUsage) -> None:
-        self.host = host
-        self.use = use
-        self.free = host.dedicated - use.pinned
 
 
 def fit(
@@ -51,24 +38,34 @@ def fit(
 
     With more host cells than guest cells, the emptiest are preferred (spread), or the fullest with ``pack``:
     first by free dedicated CPUs (for a shared guest: shared vCPUs in use), then by free memory, then in the
-    topology's order. Guest cells choose in their order. ``limits`` bound what floating vCPUs may overcommit; None
-    is no bound.
+    topology's order. Guest cells choose in their order. ``limits`` bound what floating vCPUs may overcommit;
+    None is no bound.
     """
     cells = guest.cells
-    if len(cells) > len(topology.cells):
+    host = view_of(topology, usage)
+    views = host.cells
+    if len(cells) != len(views):
+        if len(cells) > len(views):
+            return None
+        views = host.preferred(guest.cpu_policy == "shared", pack)
+    reserve = 1 if guest.emulator_policy == "isolate" else 0
+    if len(cells) == 1:
+        cell = cells[0]
+        for view in views:
+            if _shortfall(view, cell, guest, reserve, limits) is None:
+                return Placement((_place(view, cell, guest, reserve),))
         return None
-    spots = _spots(topology, usage)
-    if len(spots) > len(cells):
-        spots.sort(key=_fullness(guest), reverse=not pack)
-    chosen = numa_match.assign(_rows(spots, guest, limits))
+    rows = _rows(views, guest, reserve, limits)
+    chosen = numa_match.assign(rows)
     if chosen is None:
         return None
-    return Placement(
-        tuple(
-            _place(spots[column], cell, guest, _reserve(guest, index))
-            for index, (cell, column) in enumerate(zip(cells, chosen, strict=True))
-        )
-    )
+    if guest.cpu_policy != "shared":
+        chosen = _keep_largest(views, guest, rows, chosen)
+    placed = []
+    for index, cell in enumerate(cells):
+        placed.append(_place(views[chosen[index]], cell, guest, reserve))
+        reserve = 0
+    return Placement(tuple(placed))
 
 
 def explain(
@@ -77,89 +74,119 @@ def explain(
     guest: GuestTopology,
     limits: Limits | None = None,
 ) -> tuple[Refusal, ...]:
-    """Why the guest has no place: for each host cell the first constraint that refuses each guest cell, and for
-    the host as a whole (``cell`` None) when there are too few cells, or too few at the same time. Empty where
-    it fits."""
+    """Why the guest has no place: for each host cell the first constraint that refuses each guest cell, and
+    for the host as a whole (``cell`` None) when there are too few cells, or too few at the same time. Empty
+    where it fits."""
     cells = guest.cells
     if len(cells) > len(topology.cells):
         return (Refusal(None, "cells", len(cells), len(topology.cells)),)
-    spots = _spots(topology, usage)
-    rows = _rows(spots, guest, limits)
+    views = view_of(topology, usage).cells
+    reserve = 1 if guest.emulator_policy == "isolate" else 0
+    rows = _rows(views, guest, reserve, limits)
     together = numa_match.largest(rows)
     if together == len(cells):
         return ()
     reasons: dict[tuple[int | None, str, int, int], Refusal] = {}
-    for spot in spots:
+    for view in views:
         for index, cell in enumerate(cells):
-            short = _shortfall(spot, cell, guest, _reserve(guest, index), limits)
+            short = _shortfall(view, cell, guest, 0 if index else reserve, limits)
             if short:
-                key = (spot.host.id, *short)
-                reasons.setdefault(key, Refusal(spot.host.id, *short, guest_cell=cell.id))
+                key = (view.host.id, *short)
+                reasons.setdefault(key, Refusal(view.host.id, *short, guest_cell=cell.id))
     if len(cells) > 1:
         reasons[None, "cells-at-once", 0, 0] = Refusal(None, "cells-at-once", len(cells), together)
     return tuple(reasons.values())
 
 
-def _spots(topology: HostTopology, usage: Sequence[CellUsage]) -> list[_Spot]:
-    """Host cells with their usage; a cell that ``usage`` does not name is empty."""
-    by_cell = {use.cell: use for use in usage}
-    return [_Spot(host, by_cell.get(host.id) or CellUsage(host.id)) for host in topology.cells]
-
-
-def _fullness(guest: GuestTopology) -> Callable[[_Spot], tuple[int, int]]:
-    if guest.cpu_policy == "shared":
-        return lambda spot: (-spot.use.shared_vcpus, spot.host.memory_mb - spot.use.memory_mb)
-    return lambda spot: (len(spot.free), spot.host.memory_mb - spot.use.memory_mb)
-
-
-def _rows(spots: list[_Spot], guest: GuestTopology, limits: Limits | None) -> list[int]:
-    """For each guest cell the host cells that take it, as a bitmask over ``spots``."""
+def _rows(views: list[CellView], guest: GuestTopology, reserve: int, limits: Limits | None) -> list[int]:
+    """For each guest cell the host cells that take it, as a bitmask over ``views``. ``reserve`` emulator CPUs
+    go with the first guest cell, so that it is known where they are."""
     known: dict[tuple[int, int, int, int | None, int], int] = {}
     rows = []
-    for index, cell in enumerate(guest.cells):
-        reserve = _reserve(guest, index)
+    for cell in guest.cells:
         shape = (len(cell.dedicated), len(cell.shared), cell.memory_mb, cell.page_size, reserve)
         row = known.get(shape)
         if row is None:
-            row = 0
-            for column, spot in enumerate(spots):
-                if _shortfall(spot, cell, guest, reserve, limits) is None:
-                    row |= 1 << column
+            row, bit = 0, 1
+            for view in views:
+                if _shortfall(view, cell, guest, reserve, limits) is None:
+                    row |= bit
+                bit <<= 1
             known[shape] = row
         rows.append(row)
+        reserve = 0
     return rows
 
 
-def _reserve(guest: GuestTopology, index: int) -> int:
-    """CPUs for emulator threads: one, on the first guest cell (so that it is known where)."""
-    return int(index == 0 and guest.emulator_policy == "isolate")
+def _keep_largest(
+    views: list[CellView], guest: GuestTopology, rows: list[int], chosen: list[int]
+) -> list[int]:
+    """Preference has settled which host cells are used. Which of them a guest cell gets is still open where
+    they ask for unequal numbers of CPUs: so that the largest free cell survives."""
+    wanted = [len(cell.dedicated) for cell in guest.cells]
+    if len(set(wanted)) == 1:
+        return chosen
+    isolate = guest.thread_policy == "isolate"
+
+    def left(row: int, column: int) -> int:
+        view = views[column]
+        return len(view.free) - wanted[row] * (view.facts.threads if isolate else 1)
+
+    return numa_match.spare(rows, chosen, left)
 
 
 def _shortfall(
-    spot: _Spot, cell: GuestCell, guest: GuestTopology, reserve: int, limits: Limits | None
+    view: CellView, cell: GuestCell, guest: GuestTopology, reserve: int, limits: Limits | None
 ) -> _Shortfall | None:
     """The first constraint with which the host cell refuses the guest cell, or None."""
-    pinned = guest.cpu_policy != "shared"
-    short = _memory(spot, cell, pinned)[1]
-    if short:
-        return short
-    if pinned:
-        short = numa_pack.shortfall(spot.host, spot.free, guest.thread_policy, len(cell.dedicated), reserve)
-        if short:
-            return short
-    if guest.cpu_policy == "dedicated":
-        return None
-    return _floating(spot, cell, limits)
+    policy = guest.cpu_policy
+    if cell.page_size is None:
+        short = _ordinary_memory(view, cell.memory_mb, policy != "shared")
+    else:
+        short = _page_size(view, cell.memory_mb, cell.page_size)[1]
+    if short is None and policy != "shared":
+        short = numa_pack.shortfall(view, guest.thread_policy, len(cell.dedicated), reserve)
+    if short is None and policy != "dedicated":
+        short = _floating(view, cell, limits)
+    return short
 
 
-def _floating(spot: _Spot, cell: GuestCell, limits: Limits | None) -> _Shortfall | None:
+def _ordinary_memory(view: CellView, memory_mb: int, strict: bool) -> _Shortfall | None:
+    """Memory of a guest cell that names no page size: ``strict`` is without overcommit."""
+    facts = view.facts
+    most = view.strict_mb if strict else facts.loose_mb
+    if memory_mb > most:
+        return ("memory", memory_mb, most)
+    if facts.odd and facts.smallest and memory_mb * 1024 % facts.smallest.size_kb:
+        return ("page-multiple", memory_mb, facts.smallest.size_kb)
+    return None
+
+
+def _page_size(view: CellView, memory_mb: int, asked: int) -> tuple[int, _Shortfall | None]:
+    """The page size that the guest cell gets on this host cell, or what it lacks (the last that was tried)."""
+    short: _Shortfall = ("page-size", asked, 0)
+    for pages in view.facts.pages.get(asked, ()):
+        size = pages.size_kb
+        count, rest = divmod(memory_mb * 1024, size)
+        free = pages.total - pages.reserved - view.use.pages.get(size, 0)
+        if rest:
+            short = ("page-multiple", memory_mb, size)
+        elif count > free:
+            short = ("pages", count, free)
+        else:
+            return size, None
+    return 0, short
+
+
+def _floating(view: CellView, cell: GuestCell, limits: Limits | None) -> _Shortfall | None:
     """No guest overcommits against itself; ``limits`` bound what all of them together do."""
-    host, use, wanted = spot.host, spot.use, len(cell.shared)
-    if wanted > len(host.shared):
-        return ("shared-cpus", wanted, len(host.shared))
+    host, use, wanted = view.host, view.use, len(cell.shared)
+    have = len(host.shared)
+    if wanted > have:
+        return ("shared-cpus", wanted, have)
     if limits is None:
         return None
-    most = len(host.shared) * limits.cpu_ratio
+    most = have * limits.cpu_ratio
     if use.shared_vcpus + wanted > most:
         return ("shared-cpus-ratio", wanted, int(most) - use.shared_vcpus)
     most = host.memory_mb * limits.memory_ratio
@@ -168,64 +195,36 @@ def _floating(spot: _Spot, cell: GuestCell, limits: Limits | None) -> _Shortfall
     return None
 
 
-def _memory(spot: _Spot, cell: GuestCell, pinned: bool) -> tuple[int | None, _Shortfall | None]:
-    """The page size that the guest cell gets on this host cell (None: the cell has no page table), and
-    what it lacks."""
-    host, use = spot.host, spot.use
-    if not host.pages:
-        if cell.page_size is not None:
-            return None, ("page-size", cell.page_size, 0)
-        free = host.memory_mb - use.memory_mb if pinned else host.memory_mb
-        return None, ("memory", cell.memory_mb, free) if cell.memory_mb > free else None
-    if cell.page_size is None:
-        size = min(pages.size_kb for pages in host.pages)
-        return size, _pages(spot, cell, size, whole=not pinned)
-    short: _Shortfall | None = ("page-size", cell.page_size, 0)
-    for size in _sizes(host, cell.page_size):
-        short = _pages(spot, cell, size)
-        if short is None:
-            return size, None
-    return None, short
-
-
-def _sizes(host: HostCell, asked: int) -> list[int]:
-    """The page sizes that the request allows, in order of preference: the largest first."""
-    sizes = sorted((pages.size_kb for pages in host.pages), reverse=True)
-    if asked == SMALL:
-        return sizes[-1:]
-    if asked == LARGE:
-        return sizes[:-1]
-    return sizes if asked == ANY else [size for size in sizes if size == asked]
-
-
-def _pages(spot: _Spot, cell: GuestCell, size: int, whole: bool = False) -> _Shortfall | None:
-    """Whether the memory is so many whole pages, of the free ones or (``whole``) of all that there are."""
-    count, rest = divmod(cell.memory_mb * 1024, size)
-    if rest:
-        return ("page-multiple", cell.memory_mb, size)
-    for pages in spot.host.pages:
-        if pages.size_kb == size:
-            free = pages.total
-            if not whole:
-                free -= pages.reserved + spot.use.pages.get(size, 0)
-            return ("pages", count, free) if count > free else None
-    return ("page-size", size, 0)
-
-
-def _place(spot: _Spot, cell: GuestCell, guest: GuestTopology, reserve: int) -> PlacedCell:
-    pinned = guest.cpu_policy != "shared"
+def _place(view: CellView, cell: GuestCell, guest: GuestTopology, reserve: int) -> PlacedCell:
+    """What the guest cell takes on a host cell that has no shortfall for it."""
+    memory, asked = cell.memory_mb, cell.page_size
+    smallest = view.facts.smallest
+    if asked is not None:
+        size: int | None = _page_size(view, memory, asked)[0]
+    else:
+        size = smallest.size_kb if smallest else None
+    pages = memory * 1024 // size if size else 0
+    if guest.cpu_policy == "shared":
+        return PlacedCell(
+            guest_cell=cell.id,
+            cell=view.host.id,
+            shared=cell.shared,
+            pins={},
+            memory_mb=memory,
+            page_size_kb=size,
+            pages=pages,
+            overcommit=asked is None,
+        )
     vcpus = sorted(cell.dedicated)
-    size = _memory(spot, cell, pinned)[0]
-    cpus = numa_pack.choose(spot.host, spot.free, guest.thread_policy, len(vcpus), reserve)
+    cpus, reserved, held = numa_pack.choose(view, guest.thread_policy, len(vcpus), reserve)
     return PlacedCell(
         guest_cell=cell.id,
-        cell=spot.host.id,
+        cell=view.host.id,
         shared=cell.shared,
-        pins=dict(zip(vcpus, cpus.cpus, strict=True)),
-        memory_mb=cell.memory_mb,
-        reserved=cpus.reserved,
-        held=cpus.held,
+        pins=dict(zip(vcpus, cpus)),  # noqa: B905
+        memory_mb=memory,
+        reserved=reserved,
+        held=held,
         page_size_kb=size,
-        pages=cell.memory_mb * 1024 // size if size else 0,
-        overcommit=not pinned and cell.page_size is None,
+        pages=pages,
     )

@@ -1,7 +1,7 @@
 """``pinfold-manage numa fit``: one JSON object in, one out, to ask what the fit would answer.
 
-A line names a flavor, image properties, a host with its usage, and limits; the answer is an error (the request is
-refused before any host is looked at), a placement, or the reasons why there is none.
+A line names a flavor, image properties, a host with its usage, and limits; the answer is an error (the
+request is refused before any host is looked at), a placement, or the reasons why there is none.
 """
 
 from __future__ import annotations

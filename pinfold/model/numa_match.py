@@ -1,12 +1,13 @@
 """Assigning rows to columns: a maximum matching, and the first one in order of preference.
 
-Rows are guest cells, columns are host cells in order of preference. Which columns a row may have is a bitmask,
-lowest bit most preferred. Everything here is polynomial: O(rows² · columns) bit operations.
+Rows are guest cells, columns are host cells in order of preference. Which columns a row may have is a
+bitmask, lowest bit most preferred. Everything here is polynomial: at most O(rows² · columns) operations on
+bitmasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 def assign(rows: Sequence[int]) -> list[int] | None:
@@ -14,73 +15,137 @@ def assign(rows: Sequence[int]) -> list[int] | None:
 
     It is the answer that trying all permutations in order of preference would end with.
     """
-    chosen: list[int] = [-1] * len(rows)
-    owner: dict[int, int] = {}
-    for row in range(len(rows)):
-        if not _augment(rows, row, 0, chosen, owner):
-            return None
-    _prefer(rows, chosen, owner)
+    chosen: list[int] = []
+    taken = 0
+    for row in rows:
+        free = row & ~taken
+        if not free:
+            return _assign_moving(rows)
+        bit = free & -free
+        taken |= bit
+        chosen.append(bit.bit_length() - 1)
     return chosen
 
 
 def largest(rows: Sequence[int]) -> int:
     """How many rows can have a column of their own at the same time."""
-    chosen: list[int] = [-1] * len(rows)
-    owner: dict[int, int] = {}
-    return sum(_augment(rows, row, 0, chosen, owner) for row in range(len(rows)))
+    matching = _Matching(rows)
+    return sum(matching.augment(row) for row in range(len(rows)))
 
 
-def _augment(rows: Sequence[int], row: int, barred: int, chosen: list[int], owner: dict[int, int]) -> bool:
-    """Give ``row`` a column outside ``barred``, moving others where that helps (Kuhn's augmenting path)."""
-    return _find(rows, row, chosen, owner, [barred])
+def spare(rows: Sequence[int], chosen: list[int], left: Callable[[int, int], int]) -> list[int]:
+    """Of the complete assignments onto the columns of ``chosen``, one that leaves the most in a single
+    column.
 
-
-def _find(rows: Sequence[int], row: int, chosen: list[int], owner: dict[int, int], seen: list[int]) -> bool:
-    while open_ := rows[row] & ~seen[0]:
-        bit = open_ & -open_
-        seen[0] |= bit
-        column = bit.bit_length() - 1
-        if column not in owner or _find(rows, owner[column], chosen, owner, seen):
-            chosen[row] = column
-            owner[column] = row
-            return True
-    return False
-
-
-def _prefer(rows: Sequence[int], chosen: list[int], owner: dict[int, int]) -> None:
-    """Turn a complete matching into the first one: row by row, the most preferred column that leaves
-    the rows after it complete."""
-    fixed = 0
+    ``left(row, column)`` is what the row leaves there. ``chosen`` itself is the answer where none is better.
+    """
+    columns = _mask(chosen)
+    best = max(left(row, column) for row, column in enumerate(chosen))
+    found = None
     for row in range(len(rows)):
-        bit = 1 << chosen[row]
-        better = rows[row] & ~fixed & (bit - 1)
+        for column in _bits(rows[row] & _swappable(rows, row, chosen)):
+            if left(row, column) > best:
+                best, found = left(row, column), (row, column)
+    if found is None:
+        return chosen
+    others = columns & ~(1 << found[1])
+    fixed = [1 << found[1] if row == found[0] else mask & others for row, mask in enumerate(rows)]
+    return assign(fixed) or chosen
+
+
+class _Matching:
+    """A matching that grows by augmenting paths (Kuhn's algorithm)."""
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        self.rows = rows
+        self.chosen = [-1] * len(rows)
+        self.owner: dict[int, int] = {}
+
+    def augment(self, row: int, barred: int = 0) -> bool:
+        """Give ``row`` a column outside ``barred``, moving other rows where that helps."""
+        return self._find(row, [barred])
+
+    def _find(self, row: int, seen: list[int]) -> bool:
+        while free := self.rows[row] & ~seen[0]:
+            bit = free & -free
+            seen[0] |= bit
+            column = bit.bit_length() - 1
+            if column not in self.owner or self._find(self.owner[column], seen):
+                self.take(row, column)
+                return True
+        return False
+
+    def take(self, row: int, column: int) -> None:
+        self.chosen[row] = column
+        self.owner[column] = row
+
+
+def _assign_moving(rows: Sequence[int]) -> list[int] | None:
+    """`assign` where a row's best free column may have to go to a later row."""
+    matching = _Matching(rows)
+    if 0 in rows or not all(matching.augment(row) for row in range(len(rows))):
+        return None
+    _prefer(matching)
+    return matching.chosen
+
+
+def _prefer(matching: _Matching) -> None:
+    """Turn a complete matching into the first one: row by row, the most preferred column that leaves the rows
+    after it complete."""
+    fixed = 0
+    for row, mask in enumerate(matching.rows):
+        old = matching.chosen[row]
+        better = mask & ~fixed & ((1 << old) - 1)
         if better:
-            better &= _releasable(rows, row, fixed, chosen)
+            better &= _releasable(matching.rows, row, fixed, matching.chosen)
         if better:
             column = (better & -better).bit_length() - 1
-            moved = owner.get(column)
-            del owner[chosen[row]]
-            chosen[row], owner[column] = column, row
-            bit = 1 << column
+            moved = matching.owner.get(column)
+            del matching.owner[old]
+            matching.take(row, column)
             if moved is not None:
-                _augment(rows, moved, fixed | bit, chosen, owner)
-        fixed |= bit
+                matching.augment(moved, fixed | 1 << column)
+        fixed |= 1 << matching.chosen[row]
 
 
 def _releasable(rows: Sequence[int], row: int, fixed: int, chosen: list[int]) -> int:
-    """The columns that can become free for ``row`` when rows after it move: those from which an
-    alternating path leads to a free column or to the one that ``row`` gives up."""
-    taken = 0
-    for column in chosen:
-        taken |= 1 << column
-    reach = (~taken | (1 << chosen[row])) & ~fixed
-    waiting = list(range(row + 1, len(rows)))
+    """The columns that can become free for ``row`` when rows after it move: an alternating path leads from
+    them to a free column, or to the one that ``row`` gives up."""
+    start = (~_mask(chosen) | 1 << chosen[row]) & ~fixed
+    return _reach(rows, start, range(row + 1, len(rows)), chosen)
+
+
+def _swappable(rows: Sequence[int], row: int, chosen: list[int]) -> int:
+    """The columns of ``chosen`` that ``row`` can have while all columns stay in use."""
+    others = [other for other in range(len(rows)) if other != row]
+    return _reach(rows, 1 << chosen[row], others, chosen)
+
+
+def _reach(rows: Sequence[int], start: int, movable: Sequence[int], chosen: list[int]) -> int:
+    """The columns from which their rows, of those that are ``movable``, can move on until one gets to
+    ``start``."""
+    reach = start
+    waiting = list(movable)
     grew = True
     while grew:
         grew = False
-        for other in waiting[:]:
-            if rows[other] & reach:
-                reach |= 1 << chosen[other]
-                waiting.remove(other)
+        still = []
+        for row in waiting:
+            if rows[row] & reach:
+                reach |= 1 << chosen[row]
                 grew = True
+            else:
+                still.append(row)
+        waiting = still
     return reach
+
+
+def _mask(columns: Sequence[int]) -> int:
+    mask = 0
+    for column in columns:
+        mask |= 1 << column
+    return mask
+
+
+def _bits(mask: int) -> list[int]:
+    return [column for column in range(mask.bit_length()) if mask >> column & 1]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+# ``dict=True``: the fit keeps what it works out of a host with the host (:mod:`pinfold.model.numa_view`).
+
 
 class HostPages(msgspec.Struct, frozen=True):
     """Pages of one size on a host cell: ``total`` and ``reserved`` are numbers of pages."""
@@ -17,7 +19,7 @@ class HostPages(msgspec.Struct, frozen=True):
     reserved: int = 0
 
 
-class HostCell(msgspec.Struct, frozen=True):
+class HostCell(msgspec.Struct, frozen=True, dict=True):
     """A NUMA cell of a host, as the machine is (no usage).
 
     ``shared`` and ``dedicated`` are the host CPUs that guests may float over or be pinned to;
@@ -33,7 +35,7 @@ class HostCell(msgspec.Struct, frozen=True):
     socket: int | None = None
 
 
-class HostTopology(msgspec.Struct, frozen=True):
+class HostTopology(msgspec.Struct, frozen=True, dict=True):
     """All cells of one node, in order of id."""
 
     cells: tuple[HostCell, ...]

@@ -1,9 +1,9 @@
 """What a flavor and an image ask of a host: extra specs and image properties become a :class:`Demand`.
 
 Names, values and precedence are Nova's (``hw:*`` extra specs, their ``hw_*`` twins, ``resources:PCPU`` and
-``trait:HW_CPU_HYPERTHREADING``). What contradicts itself, or could never run, raises InvalidRequest before any host is
-looked at; its ``code`` is Nova's name for the error in kebab-case, its text names the property, the value and
-what would be right.
+``trait:HW_CPU_HYPERTHREADING``). What contradicts itself, or could never run, raises InvalidRequest before
+any host is looked at; its ``code`` is Nova's name for the error in kebab-case, its text names the property,
+the value and what would be right.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ __all__ = [
 class Demand(msgspec.Struct, frozen=True):
     """What a server asks of a node: MB of memory, GB of disk, and vCPUs of which ``shared_vcpus`` float.
 
-    ``numa`` is None where the guest does not care about cells, CPUs or pages; it then counts in the node's totals
-    alone. ``cpu_topology`` is how the guest sees its CPUs, or None for the default (a socket for each).
+    ``numa`` is None where the guest does not care about cells, CPUs or pages; it then counts in the node's
+    totals alone. ``cpu_topology`` is how the guest sees its CPUs, or None for the default (a socket for
+    each).
     """
 
     vcpus: int

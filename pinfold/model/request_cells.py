@@ -92,7 +92,8 @@ def _numbered(values: Mapping[str, str], prefix: str, read: Callable[[str, str],
         if name not in names:
             raise refusal(
                 "image-numa-topology-incomplete",
-                f"'{min(names - set(wanted))}' is set, but '{name}' is not: number the cells from 0 on without gaps.",
+                f"'{min(names - set(wanted))}' is set, but '{name}' is not: number the cells from 0 on"
+                " without gaps.",
             )
     return [read(name, values[name]) for name in wanted]
 
@@ -116,8 +117,8 @@ def _explicit(
     if len(lists) != nodes or len(sizes) != nodes:
         raise refusal(
             "image-numa-topology-incomplete",
-            f"'hw:numa_nodes' is {nodes}, with {len(lists)} 'hw:numa_cpus.N' and {len(sizes)} 'hw:numa_mem.N': set"
-            f" both for each of the {nodes} cells, or neither.",
+            f"'hw:numa_nodes' is {nodes}, with {len(lists)} 'hw:numa_cpus.N' and {len(sizes)}"
+            f" 'hw:numa_mem.N': set both for each of the {nodes} cells, or neither.",
         )
     unassigned = set(range(vcpus))
     for node, cpus in enumerate(lists):
@@ -140,7 +141,8 @@ def _explicit(
     if sum(sizes) != memory_mb:
         raise refusal(
             "image-numa-topology-memory-out-of-range",
-            f"'hw:numa_mem.N' add up to {sum(sizes)} MB, but the flavor has {memory_mb} MB: they must be equal.",
+            f"'hw:numa_mem.N' add up to {sum(sizes)} MB, but the flavor has {memory_mb} MB: they must be"
+            " equal.",
         )
     return list(zip(lists, sizes, strict=True))
 
@@ -173,8 +175,8 @@ def _page_size_forbidden(image: str, flavor: str) -> InvalidRequest:
 def parse_page_size(name: str, value: str) -> int:
     """A page size in KiB, or SMALL, LARGE or ANY.
 
-    A bare number is KiB. Units are powers of 1024 and end in ``B`` (bytes) or ``b`` (bits), as in ``2MB``, ``2MiB``
-    and ``2048KB``; ``1Gb`` is a gigabit, 131072 KiB.
+    A bare number is KiB. Units are powers of 1024 and end in ``B`` (bytes) or ``b`` (bits), as in ``2MB``,
+    ``2MiB`` and ``2048KB``; ``1Gb`` is a gigabit, 131072 KiB.
     """
     if value in _PAGE_NAMES:
         return _PAGE_NAMES[value]
@@ -189,7 +191,8 @@ def parse_page_size(name: str, value: str) -> int:
             return int(size)
     raise refusal(
         "memory-page-size-invalid",
-        f"'{name}' is '{value}'; it must be 'small', 'large', 'any', a number of KiB, or a size such as '2MB'.",
+        f"'{name}' is '{value}'; it must be 'small', 'large', 'any', a number of KiB, or a size such as"
+        " '2MB'.",
     )
 
 
@@ -200,8 +203,8 @@ def _check_locked_memory(props: Props) -> None:
     if flavor is not None and image is not None and flavor != image:
         raise refusal(
             "flavor-image-locked-memory-conflict",
-            f"The flavor's 'hw:locked_memory' is {flavor}, and the image's 'hw_locked_memory' {image}: they must be"
-            " equal, or one of them absent.",
+            f"The flavor's 'hw:locked_memory' is {flavor}, and the image's 'hw_locked_memory' {image}: they"
+            " must be equal, or one of them absent.",
         )
     if (flavor or image) and not (props.flavor("mem_page_size") or props.image("mem_page_size")):
         raise refusal(

@@ -64,8 +64,8 @@ def _cpu_policy(props: Props) -> str | None:
     if flavor in more and image in more[flavor]:
         raise refusal(
             "image-cpu-pinning-forbidden",
-            f"The image's 'hw_cpu_policy' is '{image}', but the flavor's 'hw:cpu_policy' is '{flavor}': choose a"
-            f" flavor with '{image}', or an image without the property.",
+            f"The image's 'hw_cpu_policy' is '{image}', but the flavor's 'hw:cpu_policy' is '{flavor}':"
+            f" choose a flavor with '{image}', or an image without the property.",
         )
     return flavor or image
 
@@ -145,14 +145,14 @@ def _from_resources(props: Props, policy: str | None, emulator: str | None, vcpu
     if policy and (asked["VCPU"] or asked["PCPU"]):
         raise refusal(
             "invalid-request",
-            f"The flavor has 'resources:VCPU' or 'resources:PCPU', and the CPU policy is '{policy}': use one or the"
-            " other.",
+            f"The flavor has 'resources:VCPU' or 'resources:PCPU', and the CPU policy is '{policy}': use"
+            " one or the other.",
         )
     if asked["VCPU"] and asked["PCPU"]:
         raise refusal(
             "invalid-request",
-            f"The flavor has both 'resources:VCPU' ({asked['VCPU']}) and 'resources:PCPU' ({asked['PCPU']}): use one"
-            " or the other.",
+            f"The flavor has both 'resources:VCPU' ({asked['VCPU']}) and 'resources:PCPU'"
+            f" ({asked['PCPU']}): use one or the other.",
         )
     if asked["PCPU"]:
         right = vcpus + (emulator == "isolate")
@@ -176,8 +176,8 @@ def _from_trait(props: Props, threads: str | None) -> str | None:
     if threads:
         raise refusal(
             "invalid-request",
-            f"'trait:HW_CPU_HYPERTHREADING' is '{trait}', and the CPU thread policy is '{threads}': use one or the"
-            " other.",
+            f"'trait:HW_CPU_HYPERTHREADING' is '{trait}', and the CPU thread policy is '{threads}': use one"
+            " or the other.",
         )
     meaning = {"required": "require", "forbidden": "isolate"}
     if trait not in meaning:
@@ -233,8 +233,8 @@ def _check_shared(shown: str, threads: str | None, emulator: str | None) -> None
 def cpu_topology(props: Props, vcpus: int) -> CpuTopology | None:
     """Sockets, cores and threads by ``hw:cpu_sockets`` and its like, or None where nothing is said.
 
-    Of the topologies within the maxima, the one that matches most of the wishes; then fewest threads, then most
-    sockets. An image may lower the flavor's maxima; its wishes replace the flavor's.
+    Of the topologies within the maxima, the one that matches most of the wishes; then fewest threads, then
+    most sockets. An image may lower the flavor's maxima; its wishes replace the flavor's.
     """
     maxima = _numbers(props, "cpu_max_")
     wishes = _numbers(props, "cpu_")
@@ -255,7 +255,8 @@ def cpu_topology(props: Props, vcpus: int) -> CpuTopology | None:
     if best is None:
         raise refusal(
             "image-vcpu-limits-range-impossible",
-            f"The maxima {_shown('max_', most)} allow no topology with exactly {vcpus} vCPUs: raise one of them.",
+            f"The maxima {_shown('max_', most)} allow no topology with exactly {vcpus} vCPUs: raise one of"
+            " them.",
         )
     return best[1]
 
@@ -294,7 +295,8 @@ def _wishes(wishes: _Numbers, most: tuple[int, ...]) -> tuple[int, ...]:
     if any(asked > limit for asked, limit in zip(wishes.image, most, strict=True)):
         raise refusal(
             "image-vcpu-topology-range-exceeded",
-            f"The image's topology {_shown('', wishes.image)} is above the maxima {_shown('max_', most)}: lower it.",
+            f"The image's topology {_shown('', wishes.image)} is above the maxima {_shown('max_', most)}:"
+            " lower it.",
         )
     if any(wishes.image):
         return wishes.image

@@ -1,0 +1,181 @@
+"""A host with its usage, as the fit looks at it.
+
+``HostFacts`` is what follows from a host cell alone, ``CellView`` what follows from the cell and its usage.
+Both are worked out once and kept with the (frozen) topology, since one host is asked about many guests
+between two changes of its usage. Nothing here can be seen from outside but by its speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from pinfold.model.numa_types import ANY, LARGE, SMALL, CellUsage, HostCell, HostPages, HostTopology
+
+Core = tuple[int, ...]
+
+
+class HostFacts:
+    """A host cell's cores with their threads in order; its pages by what a guest cell may ask for (a size,
+    SMALL, LARGE or ANY), the largest first; and all of its memory that a guest cell may have that names no
+    page size."""
+
+    __slots__ = ("alone", "cores", "loose_mb", "odd", "pages", "smallest", "threads")
+
+    def __init__(self, host: HostCell) -> None:
+        cores = [(core, tuple(sorted(core))) for core in host.siblings if core]
+        self.cores = sorted(cores, key=itemgetter(1))
+        # CPUs that no core names are cores of one thread.
+        self.alone = host.dedicated.difference(*host.siblings)
+        self.threads = max(map(len, host.siblings), default=1) or 1
+        table = tuple(sorted(host.pages, key=_size_kb, reverse=True))
+        self.pages: dict[int, tuple[HostPages, ...]] = {pages.size_kb: (pages,) for pages in table}
+        self.pages |= {ANY: table, LARGE: table[:-1], SMALL: table[-1:]}
+        self.smallest = table[-1] if table else None
+        self.loose_mb = host.memory_mb
+        self.odd = False
+        if self.smallest is not None:
+            self.loose_mb = self.smallest.total * self.smallest.size_kb // 1024
+            # Whether some number of MB is not a number of whole pages of the smallest size.
+            self.odd = 1024 % self.smallest.size_kb != 0
+
+
+class CellView:
+    """A host cell with its usage: what is free, in CPUs, cores and MB.
+
+    ``strict_mb`` bounds the memory of a guest cell that names no page size where memory may not be
+    overcommitted.
+    """
+
+    __slots__ = ("_cores", "_whole", "facts", "free", "free_mb", "host", "strict_mb", "use")
+
+    def __init__(self, host: HostCell, use: CellUsage) -> None:
+        self.host = host
+        self.use = use
+        self.facts = facts_of(host)
+        self.free = host.dedicated - use.pinned
+        self.free_mb = self.strict_mb = host.memory_mb - use.memory_mb
+        smallest = self.facts.smallest
+        if smallest is not None:
+            size = smallest.size_kb
+            free = smallest.total - smallest.reserved - use.pages.get(size, 0)
+            self.strict_mb = free * size // 1024
+        self._cores: FreeCores | None = None
+        self._whole: list[Core] | None = None
+
+    @property
+    def cores(self) -> FreeCores:
+        """The free threads, core by core."""
+        if self._cores is None:
+            self._cores = FreeCores(self._free_threads())
+        return self._cores
+
+    @property
+    def whole_cores(self) -> list[Core]:
+        """The cores of which every thread is dedicated and free, smallest first, then by CPU number."""
+        if self._whole is None:
+            free = self.free
+            whole = [threads for core, threads in self.facts.cores if core <= free]
+            whole += [(cpu,) for cpu in self.facts.alone & free]
+            self._whole = sorted(sorted(whole), key=len)
+        return self._whole
+
+    def _free_threads(self) -> list[Core]:
+        free = self.free
+        cores = []
+        for core, threads in self.facts.cores:
+            if core <= free:
+                cores.append(threads)
+            elif left := core & free:
+                cores.append(tuple(sorted(left)))
+        cores += [(cpu,) for cpu in self.facts.alone & free]
+        return cores
+
+
+class FreeCores:
+    """Cores with free threads: ``by_fit`` has those with the fewest free threads first, then by CPU number;
+    ``at_least[n]`` is how many have ``n`` or more; ``flat`` is all threads in order where each core has as
+    many free, else None."""
+
+    __slots__ = ("at_least", "by_fit", "flat")
+
+    def __init__(self, cores: list[Core]) -> None:
+        cores.sort()
+        cores.sort(key=len)
+        self.by_fit = cores
+        self.flat: list[int] | None = None
+        if cores and len(cores[0]) == len(cores[-1]):
+            self.flat = [cpu for core in cores for cpu in core]
+        self.at_least = [len(cores)]
+        for at, core in enumerate(cores):
+            while len(self.at_least) <= len(core):
+                self.at_least.append(len(cores) - at)
+
+    def most_with_siblings(self) -> int:
+        """The most vCPUs that get a sibling: n threads of each core that has n, for the best n >= 2."""
+        return max((n * cores for n, cores in enumerate(self.at_least) if n >= 2), default=0)
+
+
+class HostView:
+    """All cells of a host with their usage, and the orders in which they are preferred."""
+
+    __slots__ = ("_orders", "cells", "usage")
+
+    def __init__(self, topology: HostTopology, usage: Sequence[CellUsage], old: HostView | None) -> None:
+        self.usage = usage
+        self.cells: list[CellView] = _views(topology.cells, usage, old.cells if old else [])
+        self._orders: dict[tuple[bool, bool], list[CellView]] = {}
+
+    def preferred(self, shared: bool, pack: bool) -> list[CellView]:
+        """The emptiest cells first, or the fullest (``pack``): by free dedicated CPUs, or for a ``shared``
+        guest by shared vCPUs in use; then by free memory; then in the topology's order."""
+        order = self._orders.get((shared, pack))
+        if order is None:
+            order = sorted(self.cells, key=_shared_key if shared else _dedicated_key, reverse=not pack)
+            self._orders[shared, pack] = order
+        return order
+
+
+def view_of(topology: HostTopology, usage: Sequence[CellUsage]) -> HostView:
+    """The view of a host. The last one is kept with the topology, for as long as the usage is the same tuple."""
+    view: HostView | None = topology.__dict__.get("view")
+    if view is None or view.usage is not usage:
+        view = HostView(topology, usage, view)
+        # A list could change under a kept view; a tuple of frozen values cannot.
+        if type(usage) is tuple:
+            topology.__dict__["view"] = view
+    return view
+
+
+def facts_of(host: HostCell) -> HostFacts:
+    """The facts of a host cell, kept with it."""
+    facts: HostFacts | None = host.__dict__.get("facts")
+    if facts is None:
+        facts = host.__dict__["facts"] = HostFacts(host)
+    return facts
+
+
+def _views(hosts: Sequence[HostCell], usage: Sequence[CellUsage], old: Sequence[CellView]) -> list[CellView]:
+    """Each cell with its own usage; one that ``usage`` does not name is empty. A cell whose usage has not
+    changed keeps its view."""
+    if [host.id for host in hosts] != [use.cell for use in usage]:
+        by_cell = {use.cell: use for use in usage}
+        usage = [by_cell.get(host.id) or CellUsage(host.id) for host in hosts]
+    if not old:
+        return list(map(CellView, hosts, usage))
+    return [
+        was if was.use is use else CellView(host, use)
+        for host, use, was in zip(hosts, usage, old, strict=True)
+    ]
+
+
+def _size_kb(pages: HostPages) -> int:
+    return pages.size_kb
+
+
+def _dedicated_key(view: CellView) -> tuple[int, int]:
+    return (len(view.free), view.free_mb)
+
+
+def _shared_key(view: CellView) -> tuple[int, int]:
+    return (-view.use.shared_vcpus, view.free_mb)
