@@ -192,12 +192,12 @@ class FakeDriver:
         """The disk, without the hole at its end where its size is the flavor's."""
         folder = self._folder(node)
         self._faults.strike("snapshot", instance, "before")
-        with folder.lock:
+        with _files("snapshot", node, instance), folder.lock:
             record = _present(folder, node, instance)
             return self._snapshot(open(folder.disk(instance), "rb", buffering=0), record)
 
     def _snapshot(self, disk: FileIO, record: Record) -> Iterator[bytes]:
-        with disk:
+        with disk, _files("snapshot", record.node, record.instance):
             yield from disk_pieces(disk.fileno(), trim=record.disk_gb > 0)
         self._faults.strike("snapshot", record.instance, "after")
 
@@ -213,15 +213,13 @@ class FakeDriver:
 
     @contextmanager
     def _call(self, call: str, node: str, instance: str | None = None) -> Iterator[GuestFolder]:
-        """Around the work of a call: ordered faults, and what the file system refuses as DriverError."""
+        """What is around the work of a call."""
         folder = self._folder(node)
         if instance is not None:
             _check_name(instance)
         self._faults.strike(call, instance, "before")
-        try:
+        with _files(call, node, instance):
             yield folder
-        except OSError as error:
-            raise DriverError(f"{call} of {instance or 'all'} on {node} failed: {error}.") from error
         self._faults.strike(call, instance, "after")
 
     def _boot(self, console: str, guest: GuestSpec | Record) -> None:
@@ -237,6 +235,16 @@ class FakeDriver:
         except KeyError:
             names = ", ".join(self._folders)
             raise DriverError(f"This hypervisor has no node {node}; it has {names}.") from None
+
+
+@contextmanager
+def _files(call: str, node: str, instance: str | None) -> Iterator[None]:
+    """What the file system refuses is the hypervisor's failure."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{call} of {instance} on {node}" if instance else f"{call} on {node}"
+        raise DriverError(f"{what} failed: {error}.") from error
 
 
 def _opened(runtime: Runtime, state_path: str, node: str) -> GuestFolder:
