@@ -113,9 +113,9 @@ def _answers(record: dict[str, Any]) -> bool:
 
 
 def make_database(record: dict[str, Any]) -> None:
-    """The empty database, with the extension that counts statements."""
+    """The empty database; and, where it does not count itself, the extension that counts statements."""
     psql(record, "postgres", f"CREATE DATABASE {DATABASE}")
-    psql(record, DATABASE, "CREATE EXTENSION pg_stat_statements")
+    psql(record, "postgres", "CREATE EXTENSION pg_stat_statements")
 
 
 def psql(record: dict[str, Any], database: str, statement: str) -> str:
@@ -128,8 +128,8 @@ def psql(record: dict[str, Any], database: str, statement: str) -> str:
     return done.stdout.strip()
 
 
-def url(record: dict[str, Any]) -> str:
-    return f"postgresql+psycopg://{USER}:{record['password']}@127.0.0.1:{record['port']}/{DATABASE}"
+def url(record: dict[str, Any], user: str = USER) -> str:
+    return f"postgresql+psycopg://{user}:{record['password']}@127.0.0.1:{record['port']}/{DATABASE}"
 
 
 def stop(process: Process) -> None:
