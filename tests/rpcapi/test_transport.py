@@ -184,7 +184,9 @@ def test_arguments_that_a_method_does_not_take_are_refused_before_it_runs(wiring
     assert endpoint.seen == []
 
 
-@pytest.mark.parametrize(("version", "accepted"), [("1.0", True), ("1.2", True), ("1.3", False), ("2.0", False)])
+@pytest.mark.parametrize(
+    ("version", "accepted"), [("1.0", True), ("1.2", True), ("1.3", False), ("2.0", False)]
+)
 def test_a_server_takes_its_major_version_and_lower_minors(
     wiring: Wiring, topic: str, version: str, accepted: bool
 ) -> None:
@@ -304,9 +306,8 @@ def test_many_callers_each_get_their_own_reply(wiring: Wiring, topic: str) -> No
     client, wrong = wiring.transport(), []
 
     def ask(name: int) -> None:
-        for number in range(25):
-            if call(client, at(topic), "echo", value=[name, number]) != [name, number]:
-                wrong.append((name, number))
+        asked = [[name, number] for number in range(25)]
+        wrong.extend(value for value in asked if call(client, at(topic), "echo", value=value) != value)
 
     with served(wiring, topic):
         callers = [threading.Thread(target=ask, args=(name,)) for name in range(8)]
