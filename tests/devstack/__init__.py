@@ -1,0 +1,1 @@
+"""The parts of stack.sh that need no cloud."""
