@@ -1,0 +1,185 @@
+"""Book, tracker and hypervisor compared, and what follows from a difference.
+
+Per server, inside its lane, with the book and the hypervisor read there:
+
+=====================  =================  ====================================================================
+claim here             guest here         what is done
+=====================  =================  ====================================================================
+none, or a leftover    yes                it is destroyed; then the leftover is released
+leftover               no                 the leftover is released
+incoming               any                nothing: its operation is carried on, or makes it a leftover
+current                off, should run    it is started, if nothing speaks against it (``resume.is_allowed``)
+current                no                 reported only: there is nothing that could be done without its disk
+=====================  =================  ====================================================================
+
+A guest that the book has never heard of, and a hypervisor that shows no guest at all though servers are at home
+there, are reported only: then the database or the hypervisor is more likely the wrong one than everything is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from pinfold.compute import resume
+from pinfold.compute.calls import NoAnswer
+from pinfold.compute.fence import Ended
+from pinfold.compute.operations.attempt import Tools
+from pinfold.model import errors, states
+from pinfold.model.host import ClaimView, NodeView
+from pinfold.rpcapi import messages
+from pinfold.runtime import Event
+from pinfold.virt.driver import CRASHED, SHUTDOWN, Guest
+
+LOG = logging.getLogger(__name__)
+
+_OFF = (SHUTDOWN, CRASHED)
+_HOLDING = ("incoming", "current", "outgoing")
+_SECONDS = 60.0
+
+Action = Literal["nothing", "destroy", "release", "power_on", "report"]
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What to do about one server on one node, and why."""
+
+    action: Action
+    why: str = ""
+
+
+_NOTHING = Decision("nothing")
+
+
+def decide(view: messages.GuestView, guest: Guest | None) -> Decision:
+    """What follows from what the book says and what the hypervisor shows."""
+    leftovers = [claim for claim in view.claims if claim.role == resume.LEFTOVER]
+    if any(claim.role in _HOLDING for claim in view.claims):
+        if leftovers:
+            return Decision("report", "it has a claim and a leftover here")
+        return _with_claim(view, guest)
+    if guest is None:
+        return Decision("release", "no guest is behind its leftover") if leftovers else _NOTHING
+    if view.vm_state is None:
+        return Decision("report", "the hypervisor has a guest of a server that the book does not know")
+    return Decision("destroy", "its guest is a leftover" if leftovers else "its guest has no claim here")
+
+
+def _with_claim(view: messages.GuestView, guest: Guest | None) -> Decision:
+    if all(claim.role == "incoming" for claim in view.claims):
+        return _NOTHING
+    if guest is None:
+        return Decision("report", "it has a claim, but the hypervisor has no guest of it")
+    if guest.power_state in _OFF and view.vm_state == states.ACTIVE and resume.is_allowed(view):
+        return Decision("power_on", "its guest is off and should run")
+    return _NOTHING
+
+
+class Audit:
+    """``differences`` are those of each node's last look that were only reported, as sentences."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self.differences: dict[str, list[str]] = {}
+
+    def look(self, node: str) -> list[Event]:
+        """Compare one node, and settle what differs where nothing is under way; each event is set once its
+        server is settled. Raises NoAnswer, DriverError."""
+        found: list[str] = []
+        self.differences[node] = found
+        tools = self._tools
+        view = tools.calls.always(lambda name: tools.conductor.node_view(name, tools.settings.host), node)
+        guests = {guest.instance: guest for guest in tools.driver.list(node)}
+        self._compare_tracker(view, found)
+        if self._hypervisor_looks_empty(view, guests):
+            self._report(
+                found, node, "it shows no guest at all, though servers are at home here: nothing is changed"
+            )
+            return []
+        settled = []
+        for instance in _suspects(view, guests):
+            settle = partial(self._settle, node, instance, found)
+            done = tools.jobs.try_submit(instance, settle, seconds=_SECONDS)
+            if done is not None:
+                settled.append(done)
+        return settled
+
+    def _compare_tracker(self, view: NodeView, found: list[str]) -> None:
+        """Replace what the tracker believes by the book's view; at the same generation they must be equal."""
+        tracker = self._tools.tracker
+        believed = tracker.view(view.node)
+        if believed.generation == view.generation and _what(believed) != _what(view):
+            self._report(
+                found, view.node, f"the tracker differs from the book at generation {view.generation}"
+            )
+        tracker.load(view)
+
+    def _hypervisor_looks_empty(self, view: NodeView, guests: Mapping[str, Guest]) -> bool:
+        if guests:
+            return False
+        return any(
+            claim.role == resume.CURRENT and not self._tools.jobs.is_busy(claim.instance)
+            for claim in view.claims
+        )
+
+    def _settle(self, node: str, instance: str, found: list[str]) -> None:
+        """Look again, inside the server's lane, and act on what is seen there."""
+        tools = self._tools
+        record = messages.GuestRequest(tools.settings.host, tools.incarnation, node, instance)
+        try:
+            view = tools.calls.until(tools.runtime.monotonic() + _SECONDS, tools.conductor.guest, record)
+            guest = next((guest for guest in tools.driver.list(node) if guest.instance == instance), None)
+            decision = decide(view, guest)
+            if decision.action == "nothing":
+                return
+            self._report(found, node, f"server {instance}: {decision.why} ({decision.action})")
+            tools.fence.wait(tools.runtime.monotonic() + _SECONDS)
+            self._act(decision, view)
+        except (NoAnswer, Ended, errors.PinfoldError) as error:
+            LOG.warning("Server %s on node %s is left to the next audit: %s", instance, node, error)
+
+    def _act(self, decision: Decision, view: messages.GuestView) -> None:
+        driver = self._tools.driver
+        if decision.action == "power_on":
+            driver.power_on(view.node, view.instance)
+        elif decision.action in ("destroy", "release"):
+            if decision.action == "destroy":
+                driver.destroy(view.node, view.instance)
+            for claim in view.claims:
+                self._release(view.node, claim)
+
+    def _release(self, node: str, claim: ClaimView) -> None:
+        tools = self._tools
+        record = messages.Release(tools.settings.host, tools.incarnation, node, claim.id)
+        released = tools.calls.always(tools.conductor.release, record)
+        if released.released:
+            tools.tracker.released(node, claim.id, released.generation)
+
+    @staticmethod
+    def _report(found: list[str], node: str, what: str) -> None:
+        LOG.warning("Audit of node %s: %s", node, what)
+        found.append(what)
+
+
+def _suspects(view: NodeView, guests: Mapping[str, Guest]) -> list[str]:
+    """Servers that may differ, by a look from outside their lanes."""
+    roles: dict[str, set[str]] = {}
+    for claim in view.claims:
+        roles.setdefault(claim.instance, set()).add(claim.role)
+    suspects = []
+    for instance in sorted(roles.keys() | guests.keys()):
+        held, guest = roles.get(instance, set()), guests.get(instance)
+        missing = guest is None and bool(held - {"incoming"})
+        stray = guest is not None and not held & set(_HOLDING)
+        off = guest is not None and guest.power_state in _OFF and resume.CURRENT in held
+        if missing or stray or off or resume.LEFTOVER in held:
+            suspects.append(instance)
+    return suspects
+
+
+def _what(view: NodeView) -> dict[str, ClaimView]:
+    """A view's claims by id, roles left out: the book may change those without asking the worker."""
+    return {claim.id: msgspec.structs.replace(claim, role="") for claim in view.claims}

@@ -1,0 +1,259 @@
+"""The resource tracker: what is taken on each node, and claims.
+
+It is a cache of the book, never a book: a claim is made by the conductor, by compare-and-swap of the
+node's generation, and a reply that shows the cache to be old brings the fresh view. One fair lock per node is
+held for arithmetic and for the one claim call; two nodes never wait for each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from pinfold.model import errors, host
+from pinfold.model.host import ClaimView, NodeReport, NodeUsage, NodeView
+from pinfold.model.numa import Placement, Refusal
+from pinfold.model.request import Demand
+from pinfold.rpcapi.messages import Claimed
+from pinfold.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+INCOMING = "incoming"
+_PAUSE = 0.05
+
+
+class NoFit(errors.PinfoldError):
+    """The node has no room; ``refusals`` say for what."""
+
+    code = "no-fit"
+
+    def __init__(self, message: str, refusals: tuple[Refusal, ...]) -> None:
+        super().__init__(message)
+        self.refusals = refusals
+
+
+class ClaimRefused(errors.PinfoldError):
+    """The operation is not this worker's any more."""
+
+    code = "claim-refused"
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to claim. ``claim`` is the id that a new claim will have, the same at each try."""
+
+    claim: str
+    instance: str
+    operation: str
+    demand: Demand
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A claim as planned on ``generation``."""
+
+    generation: int
+    view: ClaimView
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A claim that the book has."""
+
+    claim: str
+    placement: Placement | None = None
+
+
+class _Node:
+    """One node's part of the cache; every change happens under ``lock``."""
+
+    def __init__(self, runtime: Runtime, report: NodeReport) -> None:
+        self.report = report
+        self.lock = runtime.lock()
+        self.generation = -1
+        self.claims: dict[str, ClaimView] = {}
+        self.usage: NodeUsage = host.usage_of(report, ())
+        self.stale = True
+
+    def load(self, view: NodeView) -> None:
+        """Take the book's view, unless it is older than what is known. Raises AccountingError."""
+        if view.generation < self.generation:
+            return
+        usage = host.usage_of(self.report, view.claims)
+        self.usage, self.generation, self.stale = usage, view.generation, False
+        self.claims = {claim.id: claim for claim in view.claims}
+
+    def step_to(self, generation: int | None) -> None:
+        """A change of ours led to ``generation``; if others changed the node too, what is known is old."""
+        if generation == self.generation + 1:
+            self.generation = generation
+        elif generation is None or generation > self.generation:
+            self.stale = True
+
+    def add(self, claim: ClaimView) -> None:
+        if claim.id in self.claims:
+            return
+        try:
+            self.usage = host.add(self.report, self.usage, claim)
+        except errors.AccountingError as error:
+            LOG.warning("The view of node %s is old: %s", self.report.name, error)
+            self.stale = True
+            return
+        self.claims[claim.id] = claim
+
+    def drop(self, claim: ClaimView) -> None:
+        """Raises AccountingError, having changed nothing."""
+        self.usage = host.release(self.report, self.usage, claim)
+        del self.claims[claim.id]
+
+
+class ResourceTracker:
+    """The nodes of one worker.
+
+    ``refresh`` reads a node's view from the book. ``not_held`` counts releases of what was not held: they change
+    nothing.
+    """
+
+    def __init__(
+        self, runtime: Runtime, reports: Iterable[NodeReport], refresh: Callable[[str], NodeView]
+    ) -> None:
+        self._runtime = runtime
+        self._nodes = {report.name: _Node(runtime, report) for report in reports}
+        self._refresh = refresh
+        self.not_held = 0
+
+    def load(self, view: NodeView) -> None:
+        """Take a node's view from the book. Raises AccountingError when its claims cannot all be true."""
+        node = self._nodes[view.node]
+        with node.lock:
+            node.load(view)
+
+    def refresh(self, name: str) -> NodeView:
+        """Read a node's view from the book and take it."""
+        view = self._refresh(name)
+        self.load(view)
+        return view
+
+    def view(self, name: str) -> NodeView:
+        """What the tracker believes of one node."""
+        node = self._nodes[name]
+        with node.lock:
+            return NodeView(name, node.generation, tuple(node.claims[claim] for claim in sorted(node.claims)))
+
+    def current_view(self, name: str) -> NodeView:
+        """What the tracker believes of one node, brought up to date first if the book has moved on."""
+        book = self._refresh(name)
+        believed = self.view(name)
+        if book.generation <= believed.generation:
+            return believed
+        self.load(book)
+        return self.view(name)
+
+    def usage(self, name: str) -> NodeUsage:
+        """What is taken on a node."""
+        node = self._nodes[name]
+        with node.lock:
+            return node.usage
+
+    def claim(
+        self, name: str, wanted: Wanted, call: Callable[[Proposal], Claimed], give_up_at: float
+    ) -> Held:
+        """Find room and claim it: plan, ask the book by ``call``, and plan again where the plan was old.
+
+        A claim that the same operation has on the node already is adopted, with its placement. Raises NoFit,
+        ClaimRefused, what ``call`` raises, and Unavailable when others were faster until ``give_up_at``.
+        """
+        node = self._nodes[name]
+        fresh = False
+        if node.stale:
+            self.refresh(name)
+            fresh = True
+        while True:
+            with node.lock:
+                proposal = _plan(node, wanted)
+                if proposal is not None:
+                    answer = call(proposal)
+                    if answer.outcome == "accepted":
+                        return _taken(node, proposal, answer)
+                    if answer.outcome == "refused":
+                        raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
+                    advanced = answer.view is not None and answer.view.generation > node.generation
+                    if answer.view is not None:
+                        node.load(answer.view)
+                elif fresh:
+                    raise _no_fit(node, wanted)
+            if self._runtime.monotonic() > give_up_at:
+                raise errors.Unavailable(f"The claims of node {name} changed too fast to plan on.")
+            if proposal is None:
+                self.refresh(name)
+            elif not advanced:
+                self._runtime.sleep(_PAUSE)
+            fresh = True
+
+    def changed_role(self, name: str, claim: str, role: str, generation: int | None) -> None:
+        """The book has given a claim another role."""
+        node = self._nodes[name]
+        with node.lock:
+            known = node.claims.get(claim)
+            if known is not None:
+                node.claims[claim] = msgspec.structs.replace(known, role=role)
+            node.step_to(generation)
+
+    def released(self, name: str | None, claim: str, generation: int | None) -> bool:
+        """The book has freed a claim. False, counted and logged, when it was not held here: nothing changes."""
+        node = self._nodes.get(name or "")
+        if node is None:
+            return self._was_not_held(f"node {name}, which is not one of this worker's", claim)
+        with node.lock:
+            known = node.claims.get(claim)
+            if known is not None:
+                try:
+                    node.drop(known)
+                except errors.AccountingError as error:
+                    LOG.error("Claim %s on node %s cannot be released: %s", claim, name, error)
+                    node.stale = True
+                    known = None
+            node.step_to(generation)
+        if known is None:
+            return self._was_not_held(f"node {name}", claim)
+        return True
+
+    def _was_not_held(self, where: str, claim: str) -> bool:
+        self.not_held += 1
+        LOG.warning("Claim %s was released on %s, where it was not held; nothing changed.", claim, where)
+        return False
+
+
+def _plan(node: _Node, wanted: Wanted) -> Proposal | None:
+    """A claim for what is wanted, or the one that the operation has already."""
+    for known in node.claims.values():
+        if known.operation == wanted.operation and known.role == INCOMING:
+            return Proposal(node.generation, known)
+    demand = wanted.demand
+    place = host.place(node.report, node.usage, demand)
+    if place is None:
+        return None
+    view = ClaimView(
+        id=wanted.claim,
+        instance=wanted.instance,
+        role=INCOMING,
+        memory_mb=demand.memory_mb,
+        disk_gb=demand.disk_gb,
+        shared_vcpus=demand.shared_vcpus,
+        placement=place.placement,
+        operation=wanted.operation,
+    )
+    return Proposal(node.generation, view)
+
+
+def _taken(node: _Node, proposal: Proposal, answer: Claimed) -> Held:
+    """Note the claim as the book has it: it may be that of an earlier try, whose plan was another."""
+    held = Held(answer.claim or proposal.view.id, answer.placement)
+    node.add(msgspec.structs.replace(proposal.view, id=held.claim, placement=held.placement))
+    node.step_to(answer.generation)
+    return held
+
+
+def _no_fit(node: _Node, wanted: Wanted) -> NoFit:
+    refusals = host.explain(node.report, node.usage, wanted.demand)
+    return NoFit(f"Node {node.report.name} has no room for the server.", refusals)
