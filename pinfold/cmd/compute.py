@@ -17,7 +17,7 @@ from pinfold.virt.build import driver_from
 
 
 def settings_from(conf: cfg.ConfigOpts, host: str | None = None) -> Settings:
-    """The options as a record. ``host`` stands for one worker of a process that has several: its node has its name."""
+    """The options as a record. ``host`` is one worker of a process that has several: its node has its name."""
     group = conf.compute
     nodes = tuple(group.nodes) or (conf.host,)
     return Settings(

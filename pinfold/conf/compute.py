@@ -69,8 +69,8 @@ _PARTITION: list[cfg.Opt] = [
         "reserved_memory_mb",
         default=0,
         min=0,
-        help="Memory of each node that guests do not get. Set it on real hosts to what the system, the hypervisor and "
-        "this worker need, 2048 say.",
+        help="Memory of each node that guests do not get. Set it on real hosts to what the system, the hypervisor "
+        "and this worker need, 2048 say.",
     ),
     cfg.IntOpt(
         "reserved_disk_gb",
@@ -88,8 +88,8 @@ _PARTITION: list[cfg.Opt] = [
     cfg.BoolOpt(
         "packing_host_numa_cells_allocation_strategy",
         default=False,
-        help="Whether guest cells go to the fullest NUMA cell that has room, rather than the emptiest. Set it to keep "
-        "whole cells free for large servers; the price is that memory bandwidth is spread worse.",
+        help="Whether guest cells go to the fullest NUMA cell that has room, rather than the emptiest. Set it to "
+        "keep whole cells free for large servers; the price is that memory bandwidth is spread worse.",
     ),
 ]
 
@@ -98,8 +98,8 @@ _TIMES: list[cfg.Opt] = [
         "heartbeat",
         default=3.0,
         min=0.1,
-        help="Seconds between two signs of life to the conductor, which also renew what the worker is doing. Raise it "
-        "on clouds of thousands of hosts; keep it below a third of [operations] lease and service_down_time.",
+        help="Seconds between two signs of life to the conductor, which also renew what the worker is doing. Raise "
+        "it on clouds of thousands of hosts; keep it below a third of [operations] lease and service_down_time.",
     ),
     cfg.FloatOpt(
         "audit_interval",
@@ -126,8 +126,8 @@ _TIMES: list[cfg.Opt] = [
         "stop_wait",
         default=10.0,
         min=0.0,
-        help="Seconds that a stop lets running operations end. What has not ended is carried on from its step when the "
-        "worker is back. Raise it to interrupt fewer; keep it below [DEFAULT] graceful_shutdown_timeout.",
+        help="Seconds that a stop lets running operations end. What has not ended is carried on from its step when "
+        "the worker is back. Raise it to interrupt fewer; keep it below [DEFAULT] graceful_shutdown_timeout.",
     ),
     cfg.FloatOpt(
         "image_patience",

@@ -1,0 +1,1 @@
+"""The worker: its partition, tracker, operations, audit and service."""
