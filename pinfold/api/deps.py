@@ -1,0 +1,69 @@
+"""What the API is given: one record, no globals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from pinfold.db.session import Book
+from pinfold.image.store import Store
+from pinfold.model import errors
+from pinfold.model.work import Bell, Times, Work
+from pinfold.rpcapi.clients import ComputeClient, ConductorClient
+from pinfold.rpcapi.context import Context
+from pinfold.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The values of ``[api]`` that requests depend on; ``conf.api`` says what each means."""
+
+    auth_strategy: str = "noauth"
+    max_limit: int = 1000
+    max_request_body_size: int = 114688
+    max_image_size: int = 1024**4
+    max_servers_per_request: int = 100
+    enable_instance_password: bool = True
+    password_length: int = 12
+    compute_link_prefix: str | None = None
+    default_zone: str = "nova"
+
+
+class Deps(msgspec.Struct, frozen=True):
+    """What handlers work with. ``broker_answers`` is the transport's ``ping``."""
+
+    book: Book
+    conductor: ConductorClient
+    compute: ComputeClient
+    images: Store
+    runtime: Runtime
+    broker_answers: Callable[[], bool]
+    times: Times = Times()
+    settings: Settings = Settings()
+    registry: CollectorRegistry = msgspec.field(default_factory=CollectorRegistry)
+
+    def ring(self, bell: Bell, context: Context) -> None:
+        """Tell conductors and workers of what has been committed.
+
+        Nothing is raised: the operation is in the book, and a sweeper rings again.
+        """
+        for operation in bell.run:
+            self._ring(f"a conductor for operation {operation}", self._run, operation, context)
+        for work in bell.work:
+            self._ring(f"{work.host} for operation {work.operation}", self._perform, work, context)
+
+    def _run(self, operation: str, context: Context) -> None:
+        self.conductor.with_context(context).run(operation)
+
+    def _perform(self, work: Work, context: Context) -> None:
+        self.compute.with_context(context).perform(work.host, work)
+
+    def _ring(self, whom: str, how: Callable[..., None], what: object, context: Context) -> None:
+        try:
+            how(what, context)
+        except errors.PinfoldError as error:
+            LOG.warning("Could not ring %s: %s A sweeper will.", whom, error)

@@ -1,0 +1,167 @@
+"""Who may do what: rules by Nova's names, so that an operator's policy file carries over.
+
+``list_rules`` is what ``oslopolicy-sample-generator`` reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from pinfold.model import errors
+from pinfold.rpcapi.context import Context
+
+ADMIN = "rule:context_is_admin"
+MANAGER = "rule:project_manager_or_admin"
+MEMBER = "rule:project_member_or_admin"
+READER = "rule:project_reader_or_admin"
+ANYBODY = "@"
+
+PREFIX = "os_compute_api:"
+
+_BASE = {
+    "context_is_admin": ("role:admin", "Who may act for the whole cloud."),
+    "project_manager_or_admin": (
+        f"(role:manager and project_id:%(project_id)s) or {ADMIN}",
+        "Managers of the project, and admins.",
+    ),
+    "project_member_or_admin": (
+        f"(role:member and project_id:%(project_id)s) or {ADMIN}",
+        "Members of the project, and admins.",
+    ),
+    "project_reader_or_admin": (
+        f"(role:reader and project_id:%(project_id)s) or {ADMIN}",
+        "Readers of the project, and admins.",
+    ),
+}
+
+# name: (who, what it allows)
+RULES: dict[str, tuple[str, str]] = {
+    "servers:create": (MEMBER, "Create servers."),
+    "servers:create:forced_host": (ADMIN, "Create a server on a host named in availability_zone."),
+    "servers:create:zero_disk_flavor": (ADMIN, "Create a server from a flavor without a disk."),
+    "compute:servers:create:requested_destination": (ADMIN, "Create a server on a host or node of choice."),
+    "servers:index": (READER, "List servers."),
+    "servers:index:get_all_tenants": (ADMIN, "List servers of all projects."),
+    "servers:detail": (READER, "List servers with details."),
+    "servers:detail:get_all_tenants": (ADMIN, "List servers of all projects with details."),
+    "servers:allow_all_filters": (ADMIN, "Filter the list of servers by any field."),
+    "servers:show": (READER, "Show a server."),
+    "servers:show:host_status": (ADMIN, "Show the state of a server's host."),
+    "servers:show:flavor-extra-specs": (READER, "Show the extra specs of a server's flavor."),
+    "os-extended-server-attributes": (ADMIN, "Show a server's host, node and other extended attributes."),
+    "servers:update": (MEMBER, "Change a server's name or description."),
+    "servers:delete": (MEMBER, "Delete a server."),
+    "os-deferred-delete:force": (MEMBER, "Delete a server at once."),
+    "os-shelve:shelve": (MEMBER, "Shelve a server."),
+    "os-shelve:unshelve": (MEMBER, "Unshelve a server."),
+    "os-shelve:shelve_offload": (ADMIN, "Take a shelved server off its host."),
+    "os-shelve:unshelve_to_host": (ADMIN, "Unshelve a server to a host of choice."),
+    "os-lock-server:unlock:unlock_override": (ADMIN, "Act on servers that somebody else has locked."),
+    "server-metadata:index": (READER, "List a server's metadata."),
+    "server-metadata:show": (READER, "Show an item of a server's metadata."),
+    "flavors": (ANYBODY, "List and show flavors."),
+    "os-flavor-manage:create": (ADMIN, "Create flavors."),
+    "os-flavor-manage:update": (ADMIN, "Change a flavor's description."),
+    "os-flavor-manage:delete": (ADMIN, "Delete flavors."),
+    "os-flavor-access": (ADMIN, "See flavors that are not public."),
+    "os-flavor-extra-specs:index": (READER, "List a flavor's extra specs."),
+    "os-flavor-extra-specs:show": (READER, "Show one of a flavor's extra specs."),
+    "os-flavor-extra-specs:create": (ADMIN, "Give a flavor extra specs."),
+    "os-flavor-extra-specs:update": (ADMIN, "Change one of a flavor's extra specs."),
+    "os-flavor-extra-specs:delete": (ADMIN, "Remove one of a flavor's extra specs."),
+}
+
+# Pinfold's own, and those of the image API, without Nova's prefix.
+OWN_RULES: dict[str, tuple[str, str]] = {
+    "pinfold:nodes": (ADMIN, "See nodes with their cells, pins and claims."),
+    "pinfold:operations": (READER, "See a server's operations."),
+    "pinfold:operations:refusals": (ADMIN, "See hosts and why each was refused in an operation."),
+    "image:get_images": (ANYBODY, "List and show images that the caller may see."),
+    "image:add_image": (MEMBER, "Create images."),
+    "image:modify_image": (MEMBER, "Change and upload one's own images."),
+    "image:delete_image": (MEMBER, "Delete one's own images."),
+    "image:publicize_image": (ADMIN, "Make images public."),
+    "identity:projects": (ANYBODY, "Look projects up (noauth only)."),
+}
+
+
+def _rule(name: str, check: str, text: str) -> policy.RuleDefault:
+    return policy.RuleDefault(name=name, check_str=check, description=text)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """All rules with their defaults."""
+    return [
+        *(_rule(name, check, text) for name, (check, text) in _BASE.items()),
+        *(_rule(PREFIX + name, check, text) for name, (check, text) in RULES.items()),
+        *(_rule(name, check, text) for name, (check, text) in OWN_RULES.items()),
+    ]
+
+
+class Policies:
+    """Decides by the rules of ``[oslo_policy]``, read once; ``reload`` reads them again.
+
+    Answers are remembered: they depend on the rule, the caller and the owner of the thing only. (oslo.policy itself
+    looks at its files on each question, and inspects signatures on each step of an answer.)
+    """
+
+    _REMEMBERED = 8192
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._answers: dict[tuple[Any, ...], bool] = {}
+        self._enforcer = self._load()
+
+    def reload(self) -> None:
+        """Read the policy files again. Raises errors.ConfigurationError, and then keeps the old rules."""
+        self._enforcer = self._load()
+        self._answers = {}
+
+    def _load(self) -> policy.Enforcer:
+        enforcer = policy.Enforcer(self._conf)
+        enforcer.register_defaults(list_rules())
+        try:
+            enforcer.load_rules()
+            enforcer.check_rules(raise_on_violation=True)
+        except Exception as error:  # oslo.policy raises whatever its parsers do
+            raise errors.ConfigurationError(
+                f"[oslo_policy] policy_file or policy_dirs cannot be used: {error}"
+            ) from error
+        return enforcer
+
+    def allows(
+        self, rule: str, context: Context, project: str | None = None, user: str | None = None
+    ) -> bool:
+        """Whether the caller may do ``rule`` to something of ``project`` (their own when not given)."""
+        owner = context.project_id if project is None else project
+        key = (rule, context.user_id, context.project_id, context.roles, owner, user)
+        known = self._answers.get(key)
+        if known is None:
+            known = self._evaluate(rule, context, owner, user)
+            if len(self._answers) >= self._REMEMBERED:
+                self._answers = {}
+            self._answers[key] = known
+        return known
+
+    def _evaluate(self, rule: str, context: Context, project: str | None, user: str | None) -> bool:
+        creds: dict[str, Any] = {
+            "user_id": context.user_id,
+            "project_id": context.project_id,
+            "roles": list(context.roles),
+        }
+        target = {"project_id": project, "user_id": user or context.user_id}
+        name = rule if rule in OWN_RULES or rule in _BASE else PREFIX + rule
+        return bool(self._enforcer.rules[name](target, creds, self._enforcer, name))
+
+    def require(
+        self, rule: str, context: Context, project: str | None = None, user: str | None = None
+    ) -> None:
+        """Raise errors.Forbidden unless the caller may."""
+        if not self.allows(rule, context, project, user):
+            raise errors.Forbidden(
+                f"Policy doesn't allow {rule if rule in OWN_RULES else PREFIX + rule} to be performed.",
+                code="policy",
+            )

@@ -1,0 +1,219 @@
+"""A cloud without workers: the real API on a real book. Tests speak as the worker, through ``box``."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import httpx
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import event
+
+from pinfold.api.app import make_app
+from pinfold.api.deps import Deps, Settings
+from pinfold.conductor.settings import Settings as ConductorSettings
+from pinfold.db.models import Base, Operation
+from pinfold.db.session import Book
+from pinfold.image.files import FileStore
+from pinfold.rpcapi import clients
+from pinfold.rpcapi.context import Context
+from pinfold.rpcapi.local import Hub, LocalTransport
+from pinfold.rpcapi.wire import exported
+from pinfold.runtime import RealRuntime
+from tests.conductor.box import Box
+
+Json = dict[str, Any]
+ADMIN, DEMO, OTHER = "admin:admin", "ann:demo:member", "bob:other:member"
+MISSING = "00000000-0000-4000-8000-000000000000"
+
+
+class Ears:
+    """Hears what is cast to a conductor or a worker, and does nothing about it."""
+
+    def __init__(self, runtime: RealRuntime) -> None:
+        self.heard: list[Any] = []
+        self.rang = runtime.event()
+
+    def _hear(self, what: Any) -> None:
+        self.heard.append(what)
+        self.rang.set()
+
+    @exported
+    def run(self, context: Context, operation: str) -> None:
+        self._hear((context, operation))
+
+    @exported
+    def shelve(self, context: Context, record: Json) -> None:
+        self._hear(record)
+
+    @exported
+    def shelve_offload(self, context: Context, record: Json) -> None:
+        self._hear(record)
+
+    @exported
+    def unshelve_in_place(self, context: Context, record: Json) -> None:
+        self._hear(record)
+
+    @exported
+    def delete(self, context: Context, record: Json) -> None:
+        self._hear(record)
+
+
+class Cloud:
+    """``url`` is the book's; nobody listens to the API's casts unless ``listen`` is called."""
+
+    def __init__(self, url: str, book: Book, folder: pathlib.Path, **settings: Any) -> None:
+        self.url = url
+        self.book = book
+        self.runtime = RealRuntime()
+        self.images = FileStore(self.runtime, str(folder / "images"))
+        self.box = Box(book, self.images, ConductorSettings(host="conductor-1"))
+        self.transport = LocalTransport(Hub(self.runtime))
+        self.conf = cfg.ConfigOpts()
+        self.conf([], project="pinfold", default_config_files=[], default_config_dirs=[])
+        nobody = Context("req-api")
+        self.deps = Deps(
+            book=book,
+            conductor=clients.ConductorClient(self.transport, nobody),
+            compute=clients.ComputeClient(self.transport, nobody),
+            images=self.images,
+            runtime=self.runtime,
+            broker_answers=self.transport.ping,
+            settings=Settings(**settings),
+        )
+        self.app = make_app(self.deps, self.conf)
+        self.admin = self.client(ADMIN)
+        self.demo = self.client(DEMO)
+        self.other = self.client(OTHER)
+
+    def client(self, token: str | None, version: str = "2.100") -> httpx.Client:
+        """Somebody who speaks to it."""
+        headers = {"OpenStack-API-Version": f"compute {version}"}
+        if token is not None:
+            headers["X-Auth-Token"] = token
+        # an exception that leaves the application fails the test
+        transport = httpx.WSGITransport(app=self.app, raise_app_exceptions=True)
+        return httpx.Client(transport=transport, base_url="http://cloud:8774", headers=headers)
+
+    def listen(self) -> tuple[Ears, Ears]:
+        """Somebody who hears the conductor's calls, and somebody who hears those of host n1."""
+        conductor, worker = Ears(self.runtime), Ears(self.runtime)
+        self.transport.serve(clients.CONDUCTOR_TOPIC, "conductor-1", conductor, "1.0")
+        self.transport.serve(clients.COMPUTE_TOPIC, "n1", worker, "1.0")
+        return conductor, worker
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    def flavor(self, name: str = "p2", vcpus: int = 2, specs: Json | None = None, **fields: Any) -> str:
+        """A flavor, with dedicated CPUs unless other extra specs are given; its id is its name."""
+        body = {"id": name, "name": name, "vcpus": vcpus, "ram": 512, "disk": 1, **fields}
+        assert self.admin.post("/v2.1/flavors", json={"flavor": body}).status_code == 200
+        specs = {"hw:cpu_policy": "dedicated"} if specs is None else specs
+        if specs:
+            url = f"/v2.1/flavors/{name}/os-extra_specs"
+            headers = {"OpenStack-API-Version": "compute 2.1"}
+            answer = self.admin.post(url, json={"extra_specs": specs}, headers=headers)
+            assert answer.status_code == 200, answer.text
+        return name
+
+    def image(self, name: str = "tiny", **fields: Any) -> str:
+        """A public image with some bytes; its id."""
+        body = {"name": name, "disk_format": "raw", "container_format": "bare", "visibility": "public"}
+        made = self.admin.post("/image/v2/images", json=body | fields)
+        assert made.status_code == 201, made.text
+        image: str = made.json()["id"]
+        put = self.admin.put(
+            f"/image/v2/images/{image}/file",
+            content=b"bytes of a disk",
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        assert put.status_code == 204, put.text
+        return image
+
+    def body(self, **fields: Any) -> Json:
+        """The body of a request for a server."""
+        server = {"name": "a", "flavorRef": "p2", "imageRef": self.tiny, "networks": "none", **fields}
+        return {"server": {name: value for name, value in server.items() if value is not None}}
+
+    def stock(self) -> Cloud:
+        """Give it two hosts, a flavor and an image."""
+        for host in ("n1", "n2"):
+            self.box.register(host)
+        self.flavor()
+        self.tiny = self.image()
+        return self
+
+    # --- servers ---------------------------------------------------------------------------------
+
+    def ask(self, client: httpx.Client | None = None, **fields: Any) -> str:
+        """POST a server that nobody builds yet; its id."""
+        answer = (client or self.demo).post("/v2.1/servers", json=self.body(**fields))
+        assert answer.status_code == 202, answer.text
+        server: str = answer.json()["server"]["id"]
+        return server
+
+    def boot(self, client: httpx.Client | None = None, **fields: Any) -> str:
+        """A server that runs; its id."""
+        server = self.ask(client, **fields)
+        self.build(server)
+        return server
+
+    def build(self, server: str) -> None:
+        """What the conductor and a worker do with it."""
+        self.box.runner.run(self.open_operation(server))
+        self.box.claim(self.box.last)
+        assert self.box.finish(self.box.last).done
+
+    def shelve(self, server: str) -> str:
+        """Shelve and offload it; the id of its image."""
+        return self.box.shelve(server)
+
+    def open_operation(self, server: str) -> str:
+        """The id of its open operation."""
+        found = self.book.read(
+            lambda session: session.scalar(sa.select(Operation.id).where(Operation.open_key == server))
+        )
+        assert found is not None, "it has no open operation"
+        return found
+
+    def show(self, server: str, client: httpx.Client | None = None) -> Json:
+        """GET it."""
+        answer = (client or self.admin).get(f"/v2.1/servers/{server}")
+        assert answer.status_code == 200, answer.text
+        shown: Json = answer.json()["server"]
+        return shown
+
+    def act(
+        self, server: str, action: str, value: Any = None, client: httpx.Client | None = None
+    ) -> httpx.Response:
+        """POST an action."""
+        return (client or self.demo).post(f"/v2.1/servers/{server}/action", json={action: value})
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
+        """All rows of all tables."""
+
+        def read(session: Any) -> dict[str, list[tuple[Any, ...]]]:
+            return {
+                name: sorted(map(tuple, session.execute(sa.select(table))), key=repr)
+                for name, table in Base.metadata.tables.items()
+            }
+
+        return self.book.read(read)
+
+    def statements(self, client: httpx.Client, url: str) -> list[str]:
+        """The SQL that a GET costs."""
+        seen: list[str] = []
+
+        def note(*arguments: Any) -> None:
+            seen.append(arguments[2])
+
+        event.listen(self.book.engine, "before_cursor_execute", note)
+        try:
+            answer = client.get(url)
+            assert answer.status_code == 200, answer.text
+        finally:
+            event.remove(self.book.engine, "before_cursor_execute", note)
+        return [text for text in seen if not text.startswith("BEGIN")]
