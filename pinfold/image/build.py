@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -11,12 +13,13 @@ from pinfold.image.store import Store
 from pinfold.model import errors
 from pinfold.runtime import Runtime
 
+LOG = logging.getLogger(__name__)
+
 
 def store_from(conf: cfg.ConfigOpts, runtime: Runtime) -> Store:
     """The store. Options are those of ``pinfold.conf.image``.
 
-    Raises errors.ConfigurationError when it cannot be used with them, errors.Unavailable when Keystone, which
-    has to tell where the image service is, does not answer.
+    Raises errors.ConfigurationError when it cannot be used with them.
     """
     if conf.image.store == "files":
         return FileStore(runtime, conf.image.path, sync=conf.image.sync)
@@ -42,8 +45,27 @@ def _glance(conf: cfg.ConfigOpts, runtime: Runtime) -> Store:
         verify=(settings.cafile or True) if not settings.insecure else False,
         timeout=settings.request_timeout,
     )
-    endpoint = settings.endpoint or _cataloged(conf, http)
-    return GlanceStore(runtime, http, endpoint, attempts=settings.attempts, pause=settings.retry_pause)
+    where = {"service_type": "image", "interface": settings.interface, "region_name": settings.region_name}
+    if not settings.endpoint:
+        _look_up(http, where)
+    return GlanceStore(
+        runtime,
+        http,
+        settings.endpoint,
+        catalog=where,
+        attempts=settings.attempts,
+        pause=settings.retry_pause,
+    )
+
+
+def _look_up(http: Any, where: Mapping[str, Any]) -> None:
+    """A wrong configuration is said at the start; Keystone may well come up after us."""
+    from pinfold.image.glance import catalogued
+
+    try:
+        catalogued(http, where)
+    except errors.Unavailable as error:
+        LOG.warning("%s The image service is looked up again when it is needed.", error)
 
 
 def _auth(conf: cfg.ConfigOpts) -> Any:
@@ -62,22 +84,3 @@ def _auth(conf: cfg.ConfigOpts) -> Any:
         return loading.load_auth_from_conf_options(conf, "image")
     except exceptions.ClientException as error:
         raise errors.ConfigurationError(f"[image] auth_type {kind} cannot be used: {error}.") from error
-
-
-def _cataloged(conf: cfg.ConfigOpts, http: Any) -> str:
-    from keystoneauth1 import exceptions
-
-    where = {
-        "service_type": "image",
-        "interface": conf.image.interface,
-        "region_name": conf.image.region_name,
-    }
-    try:
-        endpoint = http.get_endpoint(**where)
-    except exceptions.ClientException as error:
-        raise errors.Unavailable(f"Keystone does not tell where the image service is: {error}.") from error
-    if endpoint is None:
-        raise errors.ConfigurationError(
-            f"Keystone's catalog has no image service with {where}; set [image] endpoint."
-        )
-    return str(endpoint)

@@ -30,7 +30,8 @@ PAGE = 500
 """Images that are asked for at once; the service may give fewer."""
 
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
-_STREAM = {"Content-Type": "application/octet-stream"}
+# A service that refuses an upload may leave its data unread; that connection is of no more use.
+_STREAM = {"Content-Type": "application/octet-stream", "Connection": "close"}
 _PATCH = "application/openstack-images-v2.1-json-patch"
 
 # What the service sets by itself.
@@ -38,7 +39,8 @@ _READ_ONLY = frozenset({"status", "size", "checksum", "created_at", "updated_at"
 
 
 class GlanceStore:
-    """A Store. ``endpoint`` is the service's root, with or without ``/v2``.
+    """A Store. ``endpoint`` is the service's root, with or without ``/v2``; without one Keystone is asked for
+    the one with the attributes ``catalog``.
 
     A request is tried ``attempts`` times, with ``pause`` seconds before the second and twice as long before
     each one after. Timeouts are the session's.
@@ -48,27 +50,29 @@ class GlanceStore:
         self,
         runtime: Runtime,
         http: session.Session,
-        endpoint: str,
+        endpoint: str | None,
         *,
+        catalog: Mapping[str, Any] | None = None,
         attempts: int = 4,
         pause: float = 0.2,
     ) -> None:
         self._runtime = runtime
         self._http = http
-        self._images = endpoint.rstrip("/").removesuffix("/v2") + "/v2/images"
+        self._images = None if endpoint is None else _images(endpoint)
+        self._catalog = catalog or {"service_type": "image"}
         self._attempts = attempts
         self._pause = pause
 
     def get(self, image: str) -> Image:
         """Raises ImageNotFound."""
-        return _image(self._request("GET", self._url(image)))
+        return _image(self._request("GET", f"/{_quoted(image)}"))
 
     def list(self) -> list[Image]:
         """All images that the service shows us, in its order, which is newest first."""
         found: list[Image] = []
         query: str | None = f"limit={PAGE}"
         while query:
-            page = _json(self._request("GET", f"{self._images}?{query}"))
+            page = _json(self._request("GET", f"?{query}"))
             found.extend(_readable(page.get("images", [])))
             # Only the query: a proxy may have put the service under another path.
             query = urlsplit(page["next"]).query if page.get("next") else None
@@ -84,7 +88,7 @@ class GlanceStore:
         body.update(body.pop("properties"))
         sent = _Sent()
         try:
-            return _image(self._request("POST", self._images, json=body, sent=sent))
+            return _image(self._request("POST", "", json=body, sent=sent))
         except errors.Conflict:
             if sent.times == 1:
                 raise
@@ -103,18 +107,17 @@ class GlanceStore:
         patch += [{"op": "replace", "path": f"/{key}", "value": value} for key, value in fields.items()]
         data = msgspec.json.encode(patch)
         headers = {"Content-Type": _PATCH}
-        return _image(self._request("PATCH", self._url(image), data=data, headers=headers))
+        return _image(self._request("PATCH", f"/{_quoted(image)}", data=data, headers=headers))
 
     def upload(self, image: str, data: Iterable[bytes]) -> Image:
         """Raises ImageNotFound; errors.Conflict while another upload is under way or was broken off."""
+        # Asking first renews an old token, which cannot be done in the middle of the data.
+        there = self.get(image)
+        if there.status == "active":
+            return there
         body = _Body(data)
         try:
-            self._request("PUT", f"{self._url(image)}/file", data=body, headers=_STREAM)
-        except errors.Conflict:
-            there = self.get(image)
-            if there.status == "active":
-                return there
-            raise
+            self._request("PUT", f"/{_quoted(image)}/file", data=body, headers=_STREAM)
         except errors.PinfoldError:
             if body.error is not None:
                 raise body.error from None
@@ -128,7 +131,7 @@ class GlanceStore:
 
     def download(self, image: str) -> Iterator[bytes]:
         """Raises ImageNotFound at the call, also for an image without data."""
-        response = self._request("GET", f"{self._url(image)}/file", stream=True)
+        response = self._request("GET", f"/{_quoted(image)}/file", stream=True)
         if response.status_code == 204:
             response.close()
             raise ImageNotFound(f"Image {image} has no data.")
@@ -137,15 +140,12 @@ class GlanceStore:
     def delete(self, image: str) -> None:
         """Raises errors.Forbidden when the image is protected, errors.Conflict while it is in use."""
         try:
-            self._request("DELETE", self._url(image))
+            self._request("DELETE", f"/{_quoted(image)}")
         except ImageNotFound:
             pass
 
-    def _url(self, image: str) -> str:
-        return f"{self._images}/{quote(image, safe='')}"
-
     def _request(
-        self, method: str, url: str, *, sent: _Sent | None = None, **extra: Any
+        self, method: str, path: str, *, sent: _Sent | None = None, **extra: Any
     ) -> requests.Response:
         """The response, if it was accepted. Raises what ``_refusal`` says, or errors.Unavailable."""
         sent = sent or _Sent()
@@ -153,7 +153,7 @@ class GlanceStore:
         while True:
             sent.times += 1
             try:
-                return self._send(method, url, **extra)
+                return self._send(method, self._address() + path, **extra)
             except _Transient as error:
                 taken = isinstance(body, _Body) and body.started
                 if taken or sent.times >= self._attempts:
@@ -167,11 +167,9 @@ class GlanceStore:
         try:
             response = self._http.request(url, method, raise_exc=False, allow_reauth=whole, **extra)
         except exceptions.RetriableConnectionFailure as error:
-            raise _Transient(f"The image service at {self._images} does not answer: {error}.") from error
+            raise _Transient(f"The image service does not answer {method} {url}: {error}.") from error
         except exceptions.ClientException as error:
-            raise errors.Unavailable(
-                f"The image service at {self._images} cannot be used: {error}."
-            ) from error
+            raise errors.Unavailable(f"The image service cannot be used at {url}: {error}.") from error
         if response.status_code < 400:
             return response
         try:
@@ -181,6 +179,39 @@ class GlanceStore:
         if response.status_code == 401:
             self._http.invalidate()
         raise refusal
+
+    def _address(self) -> str:
+        """Where the images are, asked of Keystone once where the configuration does not say."""
+        if self._images is None:
+            self._images = _images(catalogued(self._http, self._catalog))
+        return self._images
+
+
+def catalogued(http: session.Session, wanted: Mapping[str, Any]) -> str:
+    """Where Keystone's catalog says that the service with these attributes is.
+
+    Raises errors.ConfigurationError when it has none, errors.Unavailable when Keystone does not answer.
+    """
+    try:
+        endpoint = http.get_endpoint(**wanted)
+        why = "it has no endpoint"
+    except exceptions.CatalogException as error:
+        endpoint, why = None, str(error)
+    except exceptions.ClientException as error:
+        raise errors.Unavailable(f"Keystone does not tell where the image service is: {error}.") from error
+    if endpoint is None:
+        raise errors.ConfigurationError(
+            f"Keystone's catalog does not have the image service: {why}. Set [image] endpoint, or the region."
+        )
+    return str(endpoint)
+
+
+def _images(endpoint: str) -> str:
+    return endpoint.rstrip("/").removesuffix("/v2") + "/v2/images"
+
+
+def _quoted(image: str) -> str:
+    return quote(image, safe="")
 
 
 class _Transient(errors.Unavailable):

@@ -1,0 +1,1 @@
+"""Image stores: the contract that each keeps, and what each promises besides."""
