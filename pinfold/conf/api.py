@@ -10,7 +10,7 @@ _SERVER: list[cfg.Opt] = [
     cfg.HostAddressOpt(
         "host",
         default="127.0.0.1",
-        help="Address to listen at. Change it to the address that clients or a proxy reach; with auth_strategy noauth "
+        help="Address to listen at. Change it to the one that clients or a proxy reach; with auth_strategy noauth "
         "only loopback addresses are accepted, because everybody who can reach it is admin.",
     ),
     cfg.PortOpt(
@@ -96,7 +96,7 @@ _REQUESTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enable_instance_password",
         default=True,
-        help="Whether the answer to a create has an administrator's password. Turn it off where the hypervisor cannot "
+        help="Whether the answer to a create has an administrator's password. Turn it off where hypervisors cannot "
         "set it and users would be misled.",
     ),
     cfg.IntOpt(
@@ -109,7 +109,7 @@ _REQUESTS: list[cfg.Opt] = [
     cfg.URIOpt(
         "compute_link_prefix",
         schemes=["http", "https"],
-        help="What links in answers begin with, such as https://cloud.example.org/compute. Set it behind a proxy that "
+        help="What links in answers begin with, as https://cloud.example.org/compute. Set it behind a proxy that "
         "changes the scheme, the host or the path; without it the client's Host header is used.",
     ),
     cfg.StrOpt(
