@@ -1,7 +1,7 @@
 """What a worker's tests need of a book and its conductor, and the in-memory one.
 
-``BookOfTests`` is kept by ``FakeBook`` here and by the real conductor on SQLite in ``realbook``: what is asked of a worker
-is asked with both.
+``BookOfTests`` is kept by ``FakeBook`` here and by the real conductor on SQLite in ``realbook``: what is asked of a
+worker is asked with both.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ The begin of ``record`` is the fenced write before the guest is destroyed: after
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator, Iterator
 
 from pinfold.compute.operations import destroying
 from pinfold.compute.operations.attempt import DRIVER_ERROR, STORE_ERROR, Attempt, Failed
@@ -54,7 +55,11 @@ def _upload(attempt: Attempt) -> None:
         raise Failed("The server cannot be shelved: the request names no image.", code=DRIVER_ERROR)
     try:
         _create_record(attempt, work.snapshot)
-        store.upload(work.snapshot, attempt.tools.driver.snapshot(work.node, work.instance))
+        disk = attempt.tools.driver.snapshot(work.node, work.instance)
+        try:
+            store.upload(work.snapshot, disk)
+        finally:
+            _close(disk)
     except driver.DriverError:
         raise
     except errors.Unavailable as error:
@@ -85,6 +90,12 @@ def _create_record(attempt: Attempt, image: str) -> None:
         attempt.tools.store.create(record)
     except errors.Conflict:
         LOG.info("%s: image %s was begun by an earlier try", attempt, image)
+
+
+def _close(pieces: Iterator[bytes]) -> None:
+    """Let go of the guest's disk, also where it has not been read to its end."""
+    if isinstance(pieces, Generator):
+        pieces.close()
 
 
 def delete_image(attempt: Attempt) -> None:
