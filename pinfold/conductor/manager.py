@@ -66,6 +66,11 @@ class Manager:
         return to_wire(self._workers.node_view(node, host))
 
     @exported
+    def guest(self, context: Context, record: Any) -> Any:
+        """What the book says of one server."""
+        return to_wire(self._workers.guest(from_wire(record, messages.GuestRequest)))
+
+    @exported
     def answer(self, context: Context, record: Any) -> None:
         """A worker's answer to a report."""
         answer = from_wire(record, messages.Answer)

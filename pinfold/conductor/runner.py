@@ -119,7 +119,8 @@ class Runner:
         operations.enter(deed.operation, "schedule", None, deed.at)
         if refusals or not chosen:
             deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in refusals]
-            deed.close(states.FAILED, Fault(placement.sentence(refusals)))
+            last = f" The last error was: {deed.operation.error}" if deed.operation.error else ""
+            deed.close(states.FAILED, Fault(placement.sentence(refusals) + last))
             return Bell()
         node = hosts.node_by_name(session, chosen[0])
         if node is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -12,7 +13,16 @@ from pinfold.db.session import Book
 from pinfold.db.types import epoch
 from pinfold.model import cpuset, errors, host
 from pinfold.model.host import NodeReport, NodeView
-from pinfold.rpcapi.messages import GuestView, Heard, Heartbeat, Register, Registered, Release, Released
+from pinfold.rpcapi.messages import (
+    GuestRequest,
+    GuestView,
+    Heard,
+    Heartbeat,
+    Register,
+    Registered,
+    Release,
+    Released,
+)
 from pinfold.runtime import Runtime
 
 
@@ -51,8 +61,13 @@ class Workers:
             .values(lease_until=epoch())
         )
         return Registered(
+            lease=self._lease,
             nodes=tuple(hosts.node_view(session, node) for node in nodes),
-            guests=tuple(guest for node in nodes for guest in guests(session, Claim.node_id == node.id)),
+            guests=tuple(
+                guest
+                for node in nodes
+                for guest in guests(session, node, forced_down=service is not None and service.forced_down)
+            ),
         )
 
     def _save_node(self, session: Session, host_name: str, report: NodeReport) -> Node:
@@ -166,41 +181,63 @@ class Workers:
             return Released(released=False)
         return Released(released=True, generation=book_claims.free(session, row[0]))
 
+    def guest(self, record: GuestRequest) -> GuestView:
+        """What the book says of one server, for the worker of ``record.node``. Raises errors.NotFound, and
+        errors.Conflict for an incarnation that is not the present one."""
+        return self._book.read(lambda session: self._guest(session, record))
+
+    @staticmethod
+    def _guest(session: Session, record: GuestRequest) -> GuestView:
+        node = _own_node(session, record.node, record.host)
+        service = hosts.worker(session, record.host)
+        if service is None or service.incarnation != record.incarnation:
+            raise errors.Conflict(f"Another worker of host {record.host} has registered since.")
+        forced_down = service.forced_down
+        found = guests(session, node, only=record.instance, forced_down=forced_down)
+        return found[0] if found else GuestView(record.instance, node.name, None, forced_down=forced_down)
+
     def node_view(self, node: str, host_name: str) -> NodeView:
         """The claims of a node of ``host_name``. Raises errors.NotFound."""
 
-        def view(session: Session) -> NodeView:
-            found = hosts.node_by_name(session, node)
-            if found is None or found.host != host_name:
-                raise errors.NotFound(f"Host {host_name} has no node {node}.")
-            return hosts.node_view(session, found)
-
-        return self._book.read(view)
+        return self._book.read(lambda session: hosts.node_view(session, _own_node(session, node, host_name)))
 
 
-def guests(session: Session, where: sa.ColumnElement[bool]) -> list[GuestView]:
-    """What a worker must know of the instances whose claims are chosen by ``where``."""
-    count = (
-        sa.select(sa.func.count())
-        .select_from(Claim)
-        .where(Claim.instance_id == Instance.id)
-        .scalar_subquery()
+def _own_node(session: Session, name: str, host_name: str) -> Node:
+    node = hosts.node_by_name(session, name)
+    if node is None or node.host != host_name:
+        raise errors.NotFound(f"Host {host_name} has no node {name}.")
+    return node
+
+
+def guests(
+    session: Session, node: Node, *, only: str | None = None, forced_down: bool = False
+) -> list[GuestView]:
+    """What the worker of ``node`` must know of the servers with a claim there, or of ``only`` one server."""
+    where = (
+        Instance.id == only
+        if only
+        else Instance.id.in_(sa.select(Claim.instance_id).where(Claim.node_id == node.id))
     )
     rows = session.execute(
-        sa.select(Instance.id, Node.name, Instance.vm_state, Operation.id, count)
-        .select_from(Claim)
-        .join(Instance, Instance.id == Claim.instance_id)
-        .join(Node, Node.id == Claim.node_id)
+        sa.select(Instance.id, Instance.vm_state, Operation.id, Claim)
+        .select_from(Instance)
         .outerjoin(Operation, Operation.open_key == Instance.id)
+        .outerjoin(Claim, Claim.instance_id == Instance.id)
         .where(where)
+        .order_by(Instance.id, Claim.id)
     )
-    return [
-        GuestView(
-            instance=instance,
-            node=node,
-            vm_state=vm_state,
-            open_operation=operation,
-            other_claims=total - 1,
+    found: dict[str, GuestView] = {}
+    for instance, vm_state, operation, claim in rows:
+        view = found.get(instance) or GuestView(
+            instance, node.name, vm_state, operation, forced_down=forced_down
         )
-        for instance, node, vm_state, operation, total in rows
-    ]
+        found[instance] = _with_claim(view, node, claim)
+    return list(found.values())
+
+
+def _with_claim(view: GuestView, node: Node, claim: Claim | None) -> GuestView:
+    if claim is None:
+        return view
+    if claim.node_id != node.id:
+        return msgspec.structs.replace(view, other_claims=view.other_claims + 1)
+    return msgspec.structs.replace(view, claims=(*view.claims, hosts.claim_view(claim)))

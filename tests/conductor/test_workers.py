@@ -1,0 +1,68 @@
+"""What a worker may say of itself, and when it must not start."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pinfold.model.host import NodeReport
+from pinfold.rpcapi.messages import Heard, Heartbeat
+from tests.conductor.box import Box, pinned, two_cells
+
+
+def without_cpus(name: str, *lost: int) -> NodeReport:
+    """The node of two cells with fewer dedicated CPUs."""
+    report = two_cells(name)
+    cells = tuple(
+        msgspec.structs.replace(cell, dedicated=cell.dedicated - set(lost)) for cell in report.topology.cells
+    )
+    return msgspec.structs.replace(report, topology=msgspec.structs.replace(report.topology, cells=cells))
+
+
+def test_a_worker_gets_the_claims_of_its_nodes_when_it_starts(box: Box) -> None:
+    server = box.boot(pinned(4), node="n1")
+    registered = box.register("n1")
+    assert [claim.instance for claim in registered.nodes[0].claims] == [server]
+    guest = registered.guests[0]
+    assert (guest.instance, guest.vm_state, guest.open_operation, guest.other_claims) == (
+        server,
+        "active",
+        None,
+        0,
+    )
+
+
+def test_a_configuration_that_takes_away_a_held_cpu_is_refused_and_says_what_to_do(box: Box) -> None:
+    server = box.boot(pinned(4), node="n1")
+    held = sorted(box.used("n1"))[0]
+    refused = box.register("n1", without_cpus("n1", held)).refused or ""
+    assert f"CPUs {held}" in refused
+    assert server in refused
+    assert "Put them back" in refused
+    assert box.register("n1").refused is None
+
+
+def test_a_cpu_that_nobody_holds_may_be_taken_away(box: Box) -> None:
+    assert box.register("n1", without_cpus("n1", 1)).refused is None
+
+
+def test_two_machines_of_one_name_are_told_apart(box: Box) -> None:
+    """F045."""
+    assert "another machine" in (box.register("n1", host_id="other").refused or "")
+
+
+def test_a_node_belongs_to_one_host(box: Box) -> None:
+    assert "belongs to host n1" in (box.register("n3", two_cells("n1")).refused or "")
+
+
+def test_a_node_that_is_left_out_goes_unless_servers_hold_claims_on_it(box: Box) -> None:
+    box.register("n3", two_cells("n3"), two_cells("n3b"))
+    box.boot(node="n3b")
+    assert "n3b" in (box.register("n3").refused or "")
+    assert box.register("n3", two_cells("n3b")).refused is None
+
+
+def test_an_older_incarnation_is_told_to_end(box: Box) -> None:
+    old = box.incarnations["n1"]
+    box.register("n1")
+    assert box.call("heartbeat", Heartbeat("n1", old), Heard).superseded
+    assert not box.beat("n1").superseded

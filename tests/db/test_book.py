@@ -1,0 +1,219 @@
+"""The rules that the database itself keeps, whatever the code above it does."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from oslo_db import exception as db_errors
+from sqlalchemy.orm import Session
+
+from pinfold.db import claims, schema
+from pinfold.db.models import Base, Claim, Flavor, Instance, Node, Pin
+from pinfold.db.session import Book, make_engine
+from pinfold.db.types import epoch
+from pinfold.model import errors
+from pinfold.model.host import ClaimView
+from pinfold.model.numa import PlacedCell, Placement
+from pinfold.model.request import demand_for
+from pinfold.runtime import RealRuntime
+from tests.books import new_book, sqlite_url
+from tests.conductor.box import two_cells
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path)
+    url: str = request.getfixturevalue("postgresql").create()
+    return url
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[Book]:
+    book = new_book(url)
+    yield book
+    book.engine.dispose()
+
+
+def a_node(session: Session, name: str = "n1") -> Node:
+    node = Node(
+        uuid=name, name=name, host=name, generation=0, report=two_cells(name), created_at=0.0, updated_at=0.0
+    )
+    session.add(node)
+    session.flush()
+    return node
+
+
+def a_server(session: Session, name: str) -> Instance:
+    server = Instance(
+        id=name,
+        project_id="p",
+        user_id="u",
+        name=name,
+        hostname=name,
+        reservation_id="r",
+        vm_state="active",
+        created_at=0.0,
+        updated_at=0.0,
+        image_ref="",
+        flavor={},
+        demand=demand_for(vcpus=1, memory_mb=1, disk_gb=1, extra_specs={}, image_properties={}),
+    )
+    session.add(server)
+    session.flush()
+    return server
+
+
+def a_claim(server: str, *cpus: int, role: str = "current") -> ClaimView:
+    cell = PlacedCell(0, 0, frozenset(), dict(enumerate(cpus)), 512)
+    return ClaimView(f"claim-{server}-{role}", server, role, 512, 1, 0, Placement((cell,)), "op")
+
+
+def take(book: Book, server: str, *cpus: int, generation: int = 0, role: str = "current") -> int:
+    def work(session: Session) -> int:
+        node = session.scalars(sa.select(Node)).one()
+        return claims.take(session, node, generation, a_claim(server, *cpus, role=role))
+
+    return book.write(work)
+
+
+@pytest.fixture
+def node(book: Book) -> Book:
+    """A book with one node and two servers."""
+
+    def work(session: Session) -> None:
+        a_node(session)
+        a_server(session, "a")
+        a_server(session, "b")
+
+    book.write(work)
+    return book
+
+
+def pins(book: Book) -> set[int]:
+    return set(book.read(lambda session: session.scalars(sa.select(Pin.cpu)).all()))
+
+
+def test_the_database_refuses_a_double_pin(node: Book) -> None:
+    take(node, "a", 1, 2)
+    with pytest.raises(db_errors.DBDuplicateEntry):
+        take(node, "b", 2, 3, generation=1)
+    assert pins(node) == {1, 2}
+    assert node.read(lambda session: session.scalars(sa.select(Node.generation)).one()) == 1
+
+
+def test_deleting_a_claim_frees_all_its_cpus_exactly_once(node: Book) -> None:
+    take(node, "a", 1, 2)
+
+    def free(session: Session) -> int:
+        return claims.free(session, session.scalars(sa.select(Claim)).one())
+
+    assert node.write(free) == 2
+    assert pins(node) == set()
+    with pytest.raises(sa.exc.NoResultFound):
+        node.write(free)
+
+
+def test_an_instance_has_one_claim_of_a_role_but_any_number_of_leftovers(node: Book) -> None:
+    take(node, "a", 1)
+    with pytest.raises(db_errors.DBDuplicateEntry):
+        take(node, "a", 2, generation=1)
+
+    def leave(session: Session) -> None:
+        claims.set_role(session, session.scalars(sa.select(Claim)).one(), claims.LEFTOVER)
+
+    node.write(leave)
+    take(node, "a", 2, generation=2, role="incoming")
+    assert pins(node) == {1, 2}
+
+
+def test_a_claim_on_an_old_generation_changes_nothing(node: Book) -> None:
+    take(node, "a", 1)
+    with pytest.raises(claims.StaleGeneration):
+        take(node, "b", 2, generation=0)
+    assert pins(node) == {1}
+
+
+def test_a_conditional_write_that_is_run_again_keeps_its_precondition(node: Book) -> None:
+    """The first run dies of a deadlock after the check; meanwhile the generation moves; the second is refused."""
+    runs = []
+
+    def work(session: Session) -> int:
+        runs.append(1)
+        row = session.scalars(sa.select(Node)).one()
+        result = claims.take(session, row, 0, a_claim("b", 2))
+        if len(runs) == 1:
+            session.rollback()
+            with node.engine.begin() as other:
+                other.execute(sa.update(Node).values(generation=7))
+            raise db_errors.DBDeadlock()
+        return result
+
+    with pytest.raises(claims.StaleGeneration):
+        node.write(work)
+    assert len(runs) == 2
+    assert pins(node) == set()
+
+
+def test_migrations_make_the_tables_that_the_models_describe(book: Book) -> None:
+    def same_type(context: Any, column: Any, *types: Any) -> bool | None:
+        ours = types[2]
+        return False if isinstance(ours, sa.TypeDecorator) else None
+
+    with book.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": same_type})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_a_schema_of_another_version_is_refused_with_the_command_to_run(url: str) -> None:
+    engine = make_engine(url)
+    with pytest.raises(errors.ConfigurationError, match="pinfold-manage --config-file FILE db upgrade"):
+        schema.require(engine)
+    schema.upgrade(engine)
+    schema.require(engine)
+    schema.upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(errors.ConfigurationError, match="newer than this release"):
+        schema.require(engine)
+    engine.dispose()
+
+
+def test_the_clock_is_the_databases_own_and_moves(book: Book) -> None:
+    first, second = (book.read(lambda session: session.scalar(sa.select(epoch()))) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert 0 <= second - first < 60
+    assert first > 1.7e9
+
+
+def test_writers_wait_for_each_other_in_turn(book: Book) -> None:
+    """Many at once: none is lost, none fails."""
+    runtime = RealRuntime()
+
+    def add(number: int) -> None:
+        book.write(
+            lambda session: session.add(
+                Flavor(
+                    flavorid=str(number), name=str(number), vcpus=1, memory_mb=1, root_gb=0, created_at=0.0
+                )
+            )
+        )
+
+    tasks = [runtime.spawn(add, number, name=f"writer-{number}") for number in range(16)]
+    assert all(task.join(30) for task in tasks)
+    assert book.read(lambda session: session.scalar(sa.select(sa.func.count()).select_from(Flavor))) == 16
+
+
+@pytest.mark.parametrize(
+    ("url", "says"), [("oracle://x", "must be one of"), ("not a url", "not a database URL")]
+)
+def test_a_database_that_is_not_supported_is_refused_by_name(url: str, says: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=says):
+        make_engine(url)
