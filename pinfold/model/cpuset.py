@@ -31,7 +31,7 @@ def parse(text: str) -> frozenset[int]:
             continue
         match = _PART.fullmatch(part)
         if match is None:
-            raise _invalid(text, f"'{part}' is not a CPU number or a range")
+            raise _invalid(text, f"'{_short(part)}' is not a CPU number or a range")
         first = int(match[2])
         last = first if match[3] is None else int(match[3])
         if last < first:
@@ -63,7 +63,11 @@ def _run(run: list[int]) -> str:
 
 
 def _invalid(text: str, why: str) -> InvalidRequest:
-    shown = text if len(text) <= 80 else text[:77] + "..."
     return InvalidRequest(
-        f"The CPU list '{shown}' is not valid: {why}; write it like '0-3,8,^2'.", code="invalid-cpu-list"
+        f"The CPU list '{_short(text)}' is not valid: {why}; write it like '0-3,8,^2'.",
+        code="invalid-cpu-list",
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."

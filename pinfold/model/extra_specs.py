@@ -2,7 +2,8 @@
 
 This is what the flavor API checks from microversion 2.86 on. The names and values of the ``hw`` namespaces
 are Nova's; of namespaces that Pinfold does not act on (``capabilities``, ``quota``, ``vmware``, ...) any name
-is accepted. A name in none of the known namespaces is the operator's own, and always accepted.
+is accepted. ``hw:pmem`` is missing on purpose: no
+host here has persistent memory. A name in none of the known namespaces is the operator's own, and always accepted.
 """
 
 from __future__ import annotations
@@ -71,7 +72,6 @@ _SPECS: dict[str, _Check] = {
     "hw:mem_page_size": parse_page_size,
     "hw:numa_nodes": _positive,
     "hw:pci_numa_affinity_policy": _one_of("required", "preferred", "legacy", "socket"),
-    "hw:pmem": _text,
     "hw:pmu": _boolean,
     "hw:redirected_usb_ports": _ports,
     "hw:serial_port_count": _count,

@@ -164,7 +164,7 @@ def _ordinary_memory(view: CellView, memory_mb: int, strict: bool) -> _Shortfall
 
 def _page_size(view: CellView, memory_mb: int, asked: int) -> tuple[int, _Shortfall | None]:
     """The page size that the guest cell gets on this host cell, or what it lacks (the last that was tried)."""
-    short: _Shortfall = ("page-size", asked, 0)
+    short: _Shortfall = ("page-size", max(asked, 0), 0)
     for pages in view.facts.pages.get(asked, ()):
         size = pages.size_kb
         count, rest = divmod(memory_mb * 1024, size)

@@ -45,7 +45,8 @@ class CellUsage(msgspec.Struct, frozen=True):
     """What claims hold on one host cell.
 
     ``pinned`` are host CPUs (pins, emulator CPUs and siblings held by isolate alike);
-    ``pages`` maps a page size in KiB to the number of pages used.
+    ``pages`` maps a page size in KiB to the number of pages used. ``overcommitted_mb`` is the part of
+    ``memory_mb`` (and so of the smallest pages) that is promised to guests with ``overcommit``.
     """
 
     cell: int
@@ -53,6 +54,7 @@ class CellUsage(msgspec.Struct, frozen=True):
     shared_vcpus: int = 0
     memory_mb: int = 0
     pages: dict[int, int] = {}
+    overcommitted_mb: int = 0
 
 
 class GuestCell(msgspec.Struct, frozen=True):

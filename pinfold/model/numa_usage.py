@@ -49,7 +49,7 @@ def _apply(
     hosts = {cell.id: cell for cell in topology.cells}
     for placed in placement.cells:
         if placed.cell not in hosts or placed.cell not in at:
-            raise AccountingError(f"the host has no NUMA cell {placed.cell}")
+            raise AccountingError(f"the host has no NUMA cell {placed.cell}, or its usage is not known")
         index = at[placed.cell]
         result[index] = change(result[index], placed, hosts[placed.cell])
     return tuple(result)
@@ -64,49 +64,56 @@ def _added(use: CellUsage, placed: PlacedCell, host: HostCell) -> CellUsage:
     if len(placed.shared) > len(host.shared):
         raise _error(host, f"shares {len(host.shared)} CPUs, and {len(placed.shared)} were asked for")
     _check_memory(use, placed, host)
-    return CellUsage(
-        cell=use.cell,
-        pinned=use.pinned | taken,
-        shared_vcpus=use.shared_vcpus + len(placed.shared),
-        memory_mb=use.memory_mb + placed.memory_mb,
-        pages=_pages(use, placed, 1),
-    )
+    return _changed(use, placed, use.pinned | taken, 1)
 
 
 def _check_memory(use: CellUsage, placed: PlacedCell, host: HostCell) -> None:
-    """Pages where the claim has some, else the cell's memory; what is overcommitted has no bound here."""
-    if placed.page_size_kb is None:
-        free = host.memory_mb - use.memory_mb
-        if not placed.overcommit and placed.memory_mb > free:
-            raise _error(host, f"has {free} MB free, and {placed.memory_mb} MB were asked for")
-        return
-    for pages in host.pages:
-        if pages.size_kb == placed.page_size_kb:
-            break
+    """What is promised for sure must be there: pages where the claim has some, else the cell's memory.
+
+    What is overcommitted takes nothing from that, so that the order of claims does not matter; but no claim
+    overcommits against itself.
+    """
+    size = placed.page_size_kb
+    if size is None:
+        asked, total, unit = placed.memory_mb, host.memory_mb, "MB"
+        left = total - use.memory_mb + use.overcommitted_mb
     else:
-        raise _error(host, f"has no pages of {placed.page_size_kb} KiB")
-    left = pages.total - pages.reserved - use.pages.get(pages.size_kb, 0)
-    if not placed.overcommit and placed.pages > left:
-        raise _error(host, f"has {left} pages of {pages.size_kb} KiB free, and {placed.pages} were asked for")
+        pages = next((pages for pages in host.pages if pages.size_kb == size), None)
+        if pages is None:
+            raise _error(host, f"has no pages of {size} KiB")
+        asked, total, unit = placed.pages, pages.total, f"pages of {size} KiB"
+        left = total - pages.reserved - use.pages.get(size, 0)
+        if size == min(pages.size_kb for pages in host.pages):
+            left += use.overcommitted_mb * 1024 // size
+    if asked > (total if placed.overcommit else left):
+        raise _error(host, f"has {total} {unit}, of which {left} are free, and {asked} were asked for")
 
 
 def _released(use: CellUsage, placed: PlacedCell, host: HostCell) -> CellUsage:
     taken = _taken(placed)
     if absent := taken - use.pinned:
         raise _error(host, f"does not have CPUs {cpuset.render(absent)} pinned")
-    if len(placed.shared) > use.shared_vcpus:
-        raise _error(host, f"has {use.shared_vcpus} shared vCPUs in use, not {len(placed.shared)}")
-    if placed.memory_mb > use.memory_mb:
-        raise _error(host, f"has {use.memory_mb} MB in use, not {placed.memory_mb}")
-    size = placed.page_size_kb
-    if size is not None and placed.pages > use.pages.get(size, 0):
-        raise _error(host, f"has {use.pages.get(size, 0)} pages of {size} KiB in use, not {placed.pages}")
+    size = placed.page_size_kb or 0
+    overcommitted = placed.memory_mb if placed.overcommit else 0
+    for what, held, given in (
+        ("shared vCPUs", use.shared_vcpus, len(placed.shared)),
+        ("MB", use.memory_mb, placed.memory_mb),
+        ("overcommitted MB", use.overcommitted_mb, overcommitted),
+        (f"pages of {size} KiB", use.pages.get(size, 0), placed.pages),
+    ):
+        if given > held:
+            raise _error(host, f"has {held} {what} in use, and {given} were to be released")
+    return _changed(use, placed, use.pinned - taken, -1)
+
+
+def _changed(use: CellUsage, placed: PlacedCell, pinned: frozenset[int], sign: int) -> CellUsage:
     return CellUsage(
         cell=use.cell,
-        pinned=use.pinned - taken,
-        shared_vcpus=use.shared_vcpus - len(placed.shared),
-        memory_mb=use.memory_mb - placed.memory_mb,
-        pages=_pages(use, placed, -1),
+        pinned=pinned,
+        shared_vcpus=use.shared_vcpus + sign * len(placed.shared),
+        memory_mb=use.memory_mb + sign * placed.memory_mb,
+        pages=_pages(use, placed, sign),
+        overcommitted_mb=use.overcommitted_mb + (sign * placed.memory_mb if placed.overcommit else 0),
     )
 
 

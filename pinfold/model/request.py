@@ -16,7 +16,7 @@ from pinfold.model import request_cells, request_cpus
 from pinfold.model.extra_specs import unknown_extra_specs, validate_extra_specs
 from pinfold.model.numa_types import GuestTopology
 from pinfold.model.request_cpus import CpuTopology
-from pinfold.model.request_props import Props, refusal
+from pinfold.model.request_props import Props
 
 __all__ = [
     "CpuTopology",
@@ -53,7 +53,6 @@ def demand_for(
 ) -> Demand:
     """The demand of a flavor with an image. Raises InvalidRequest for what can never be."""
     props = Props(extra_specs, image_properties)
-    _refuse_unsupported(props)
     cpus = request_cpus.policies(props, vcpus)
     cells = request_cells.cells(props, vcpus, memory_mb, cpus)
     topology = request_cpus.cpu_topology(props, vcpus)
@@ -69,12 +68,3 @@ def demand_for(
     )
     floating = vcpus - len(cpus.dedicated)
     return Demand(vcpus, memory_mb, disk_gb, floating, numa, topology)
-
-
-def _refuse_unsupported(props: Props) -> None:
-    """Persistent memory would be silently missing; better to say so."""
-    if value := props.flavor("pmem"):
-        raise refusal(
-            "unsupported-extra-spec",
-            f"The flavor's 'hw:pmem' is '{value}', but no host here has persistent memory: remove it.",
-        )

@@ -24,11 +24,12 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def cells(props: Props, vcpus: int, memory_mb: int, cpus: CpuPolicies) -> tuple[GuestCell, ...] | None:
-    """The guest's cells, or None where nothing asks for any: no count, no page size, no dedicated CPU."""
+    """The guest's cells, or None where nothing asks for any: no count, no page size, no dedicated CPU (and no
+    persistent memory, which Pinfold does not have, but which makes a cell for Nova)."""
     nodes = _nodes(props)
     page_size = _page_size(props)
     _check_locked_memory(props)
-    if nodes is None and page_size is None and not cpus.dedicated:
+    if nodes is None and page_size is None and not cpus.dedicated and props.flavor("pmem") is None:
         return None
     lists = _per_cell(props, "numa_cpus", cpu_list)
     sizes = _per_cell(props, "numa_mem", _memory)
