@@ -2,8 +2,8 @@
 
 This is what the flavor API checks from microversion 2.86 on. The names and values of the ``hw`` namespaces
 are Nova's; of namespaces that Pinfold does not act on (``capabilities``, ``quota``, ``vmware``, ...) any name
-is accepted. ``hw:pmem`` is missing on purpose: no
-host here has persistent memory. A name in none of the known namespaces is the operator's own, and always accepted.
+is accepted. ``hw:pmem`` is missing on purpose: no host here has persistent memory. A name in none of the
+known namespaces is the operator's own, and always accepted.
 """
 
 from __future__ import annotations
