@@ -206,7 +206,8 @@ def _destination(call: Call, wanted: dict[str, Any]) -> tuple[dict[str, Any], st
                 "host", wanted.get("host"), "absent when availability_zone names a host or node"
             )
         host, node = wanted.get("host"), wanted.get("hypervisor_hostname")
-    check_place(call, host, node)
+    field = "availability_zone" if "host" not in wanted and "hypervisor_hostname" not in wanted else "host"
+    check_place(call, host, node, field)
     return {name: value for name, value in (("host", host), ("node", node)) if value}, zone
 
 
@@ -228,7 +229,7 @@ def check_zone(call: Call, zone: str) -> None:
         )
 
 
-def check_place(call: Call, host: str | None, node: str | None) -> None:
+def check_place(call: Call, host: str | None, node: str | None, field: str = "host") -> None:
     """Raise InvalidRequest for a host or node that is not there."""
     if host is None and node is None:
         return
@@ -239,10 +240,12 @@ def check_place(call: Call, host: str | None, node: str | None) -> None:
 
     known, host_of_node = call.deps.book.read(look)
     if not known:
-        raise errors.InvalidRequest(f"Compute host {host} could not be found.", code="unknown-host")
+        raise errors.InvalidRequest(f"{field}: Compute host {host} could not be found.", code="unknown-host")
     if node is not None and (host_of_node is None or host not in (None, host_of_node)):
         where = f" on host {host}" if host and host_of_node else ""
-        raise errors.InvalidRequest(f"Compute node {node} could not be found{where}.", code="unknown-node")
+        raise errors.InvalidRequest(
+            f"{field}: Compute node {node} could not be found{where}.", code="unknown-node"
+        )
 
 
 def _flavor(call: Call, reference: str | int) -> FlavorRow:

@@ -221,7 +221,8 @@ def _check_shared(shown: str, threads: str | None, emulator: str | None) -> None
     if threads:
         raise refusal(
             "cpu-thread-policy-configuration-invalid",
-            f"The CPU thread policy is '{threads}', but {shown}: it must be 'dedicated' or 'mixed'.",
+            f"The CPU thread policy ('hw:cpu_thread_policy') is '{threads}', but {shown}: it must be 'dedicated'"
+            " or 'mixed'.",
         )
     if emulator == "isolate":
         raise refusal(
