@@ -173,7 +173,7 @@ class Story:
 
 def totals(node: Json) -> dict[str, Any]:
     """What is used of a node, in all."""
-    fields = ("memory_mb_used", "disk_gb_used", "vcpus_shared_used", "cells", "claims")
+    fields = ("memory_used_mb", "disk_used_gb", "vcpus_shared_used", "cells", "claims")
     return {field: node[field] for field in fields}
 
 

@@ -296,7 +296,11 @@ def _check_node(node: Json) -> None:
 
 def claim_cpus(claim: Json) -> list[int]:
     """The host CPUs that a claim holds."""
-    return [int(cpu) for cell in claim["cells"] for cpu in cell["pins"]]
+    return [
+        cpu
+        for cell in claim["cells"]
+        for cpu in {*cell["pins"].values(), *cell.get("reserved", ()), *cell.get("held", ())}
+    ]
 
 
 def _differences(cloud: Cloud, nodes: dict[str, Json]) -> list[str]:

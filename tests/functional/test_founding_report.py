@@ -14,7 +14,7 @@ def test_usage_is_dropped_at_once_on_offload(cloud: Cloud) -> None:
     node = cloud.client.node("host-1")
     assert not pins(node)
     assert node["claims"] == []
-    assert node["memory_mb_used"] == 0
+    assert node["memory_used_mb"] == 0
     cloud.audit()
     assert cloud.client.node("host-1") == node
     second = cloud.boot("second", "p8")

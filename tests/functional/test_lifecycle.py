@@ -138,11 +138,11 @@ def test_every_flavor_boots_and_leaves_nothing(cloud: Cloud, flavor: str) -> Non
     server = cloud.boot("server", flavor)
     node = cloud.client.node("host-1")
     assert len(pins(node, server)) == (int(flavor[1:]) if flavor.startswith("p") else 0)
-    assert node["memory_mb_used"] > before["memory_mb_used"]
+    assert node["memory_used_mb"] > before["memory_used_mb"]
     check_books(cloud)
     cloud.delete(server)
     after = cloud.client.node("host-1")
-    for field in ("memory_mb_used", "disk_gb_used", "vcpus_shared_used", "cells", "claims"):
+    for field in ("memory_used_mb", "disk_used_gb", "vcpus_shared_used", "cells", "claims"):
         assert after[field] == before[field]
 
 
