@@ -23,6 +23,19 @@ _WORDS = {
     "memory_mb": "has too little free memory",
     "disk_gb": "has too little free disk",
     "shared_vcpus": "has too few free shared CPUs",
+    "cells": "has too few NUMA cells",
+    "cells-at-once": "has no place for all cells at once",
+    "dedicated-cpus": "has too few dedicated CPUs in a cell",
+    "free-dedicated-cpus": "has too few free dedicated CPUs in a cell",
+    "dedicated-vcpus": "has no CPU for emulator threads beside them",
+    "whole-free-cores": "has too few whole free cores in a cell",
+    "sibling-threads": "has too few free sibling threads in a cell",
+    "shared-cpus": "has too few shared CPUs in a cell",
+    "shared-cpus-ratio": "has too few free shared CPUs in a cell",
+    "memory": "has too little free memory in a cell",
+    "memory-ratio": "has too little free memory in a cell",
+    "pages": "has too few free pages of the size in a cell",
+    "page-multiple": "has only page sizes that do not divide the memory",
 }
 _PLURAL = {"is": "are", "has": "have", "could": "could"}
 

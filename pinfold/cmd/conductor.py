@@ -1,0 +1,24 @@
+"""pinfold-conductor: runs operations; any number of them side by side."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from pinfold.conductor.service import ConductorService
+from pinfold.conductor.settings import settings_from
+from pinfold.db.session import Book
+from pinfold.image.build import store_from
+from pinfold.rpcapi import wire
+from pinfold.runtime import Runtime
+
+
+def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book) -> ConductorService:
+    """The conductor as the configuration has it. Raises errors.ConfigurationError."""
+    return ConductorService(
+        book,
+        transport,
+        store_from(conf, runtime),
+        runtime,
+        settings_from(conf),
+        compute_pin=conf.upgrade_levels.compute,
+    )
