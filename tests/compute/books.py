@@ -73,6 +73,9 @@ class BookOfTests(Protocol):
     def leave(self, server: str) -> None:
         """Delete a server whose worker looks dead: its claims become leftovers."""
 
+    def delete_locally(self, server: str) -> None:
+        """Delete a server without a claim: no worker hears of it."""
+
     def move_on(self, node: str) -> None:
         """Raise the node's generation, as a conductor does without telling."""
 
@@ -386,6 +389,11 @@ class FakeBook:
     def leave(self, server: str) -> None:
         self._leave(server)
         self._instances[server].vm_state = states.DELETED
+
+    def delete_locally(self, server: str) -> None:
+        assert not self._held(server)
+        self._instances[server].vm_state = states.DELETED
+        self._forget_image(server)
 
     def move_on(self, node: str) -> None:
         self._generations[node] += 1

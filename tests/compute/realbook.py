@@ -7,15 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
 from pinfold.compute.calls import Conductor
 from pinfold.conductor.settings import Settings
-from pinfold.db import claims as book_claims
-from pinfold.db import hosts
 from pinfold.db.models import Instance, Node, Operation, Service
 from pinfold.image.files import FileStore
-from pinfold.model import errors
 from pinfold.model.host import ClaimView, NodeView
 from pinfold.model.request import Demand
 from pinfold.model.work import Work
@@ -60,36 +56,13 @@ class BoxConductor:
         return self._box.call("release", record, messages.Released)
 
     def guest(self, record: messages.GuestRequest) -> messages.GuestView:
-        if hasattr(self._box.manager, "guest"):
-            return self._box.call("guest", record, messages.GuestView)
-        return self._box.book.read(lambda session: _guest(session, record))
+        return self._box.call("guest", record, messages.GuestView)
 
     def node_view(self, node: str, host: str) -> NodeView:
         return from_wire(self._box.manager.node_view(Context("req-test"), node=node, host=host), NodeView)
 
     def answer(self, record: messages.Answer) -> None:
         self._box.call("answer", record, type(None))
-
-
-def _guest(session: Session, record: messages.GuestRequest) -> messages.GuestView:
-    """Until the conductor has it."""
-    service = hosts.worker(session, record.host)
-    assert service is not None
-    if service.incarnation != record.incarnation:
-        raise errors.Conflict("This incarnation has been superseded.", code="superseded")
-    instance = session.get(Instance, record.instance)
-    held = book_claims.of_instance(session, record.instance)
-    here = tuple(hosts.claim_view(claim) for claim, node in held if node.name == record.node)
-    opened = session.scalar(sa.select(Operation.id).where(Operation.open_key == record.instance))
-    return messages.GuestView(
-        record.instance,
-        record.node,
-        instance.vm_state if instance else None,
-        opened,
-        len(held) - len(here),
-        here,
-        service.forced_down,
-    )
 
 
 class RealBook:
@@ -137,6 +110,11 @@ class RealBook:
     def leave(self, server: str) -> None:
         self._box.die("host-1")
         self._box.ask("delete", server)
+
+    def delete_locally(self, server: str) -> None:
+        casts = len(self._box.compute.work)
+        self._box.ask("delete", server)
+        assert len(self._box.compute.work) == casts
 
     def move_on(self, node: str) -> None:
         self._write(sa.update(Node).where(Node.name == node).values(generation=Node.generation + 1))
