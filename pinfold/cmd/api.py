@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 from typing import Any
 
 from oslo_config import cfg
@@ -86,3 +87,26 @@ def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, boo
     listen = listen_from(conf)
     deps = deps_from(conf, runtime, transport, book)
     return ApiService(application_from(conf, deps), deps, listen)
+
+
+def _build(argv, on_end):
+    from pinfold.cmd import book, parts
+    from pinfold.conf import api, image, operations
+    from pinfold.rpcapi import transport
+    from pinfold.runtime import RealRuntime
+
+    runtime = RealRuntime()
+    conf = parts.configure(
+        "pinfold-api", argv, (book.register, api.register, image.register, operations.register, transport.register)
+    )
+    return conf, [build(conf, runtime, transport.connect(conf, runtime), book.book_from(conf, runtime))]
+
+
+def main() -> int:
+    from pinfold import concurrency
+    import sys
+
+    concurrency.choose(sys.argv[1:])
+    from pinfold.cmd import plain
+
+    return plain.run("pinfold-api", _build)

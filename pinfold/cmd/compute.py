@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 from collections.abc import Callable
 
 from oslo_config import cfg
@@ -79,3 +80,26 @@ def build(
         heartbeats=conductor(min(conf.rpc.response_timeout, max(1.0, settings.heartbeat))),
         on_end=on_end,
     )
+
+
+def _build(argv, on_end):
+    from pinfold.cmd import parts
+    from pinfold.conf import compute, image, virt
+    from pinfold.rpcapi import transport
+    from pinfold.runtime import RealRuntime
+
+    runtime = RealRuntime()
+    conf = parts.configure(
+        "pinfold-compute", argv, (compute.register, image.register, virt.register, transport.register)
+    )
+    return conf, [build(conf, runtime, transport.connect(conf, runtime, host=conf.host), on_end)]
+
+
+def main() -> int:
+    from pinfold import concurrency
+    import sys
+
+    concurrency.choose(sys.argv[1:])
+    from pinfold.cmd import plain
+
+    return plain.run("pinfold-compute", _build)

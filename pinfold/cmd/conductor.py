@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 from oslo_config import cfg
 
 from pinfold.conductor.service import ConductorService
@@ -22,3 +23,26 @@ def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, boo
         settings_from(conf),
         compute_pin=conf.upgrade_levels.compute,
     )
+
+
+def _build(argv, on_end):
+    from pinfold.cmd import book, parts
+    from pinfold.conf import conductor, image, operations
+    from pinfold.rpcapi import transport
+    from pinfold.runtime import RealRuntime
+
+    runtime = RealRuntime()
+    conf = parts.configure(
+        "pinfold-conductor", argv, (book.register, conductor.register, image.register, operations.register, transport.register)
+    )
+    return conf, [build(conf, runtime, transport.connect(conf, runtime), book.book_from(conf, runtime))]
+
+
+def main() -> int:
+    from pinfold import concurrency
+    import sys
+
+    concurrency.choose(sys.argv[1:])
+    from pinfold.cmd import plain
+
+    return plain.run("pinfold-conductor", _build)
