@@ -140,10 +140,12 @@ def _shortfall(
 ) -> _Shortfall | None:
     """The first constraint with which the host cell refuses the guest cell, or None."""
     policy = guest.cpu_policy
-    if cell.page_size is None:
+    if cell.page_size is not None:
+        short = _page_size(view, cell.memory_mb, cell.page_size)[1]
+    elif cell.memory_mb > (view.facts.loose_mb if policy == "shared" else view.strict_mb) or view.facts.odd:
         short = _ordinary_memory(view, cell.memory_mb, policy != "shared")
     else:
-        short = _page_size(view, cell.memory_mb, cell.page_size)[1]
+        short = None
     if short is None and policy != "shared":
         short = numa_pack.shortfall(view, guest.thread_policy, len(cell.dedicated), reserve)
     if short is None and policy != "dedicated":
@@ -152,12 +154,12 @@ def _shortfall(
 
 
 def _ordinary_memory(view: CellView, memory_mb: int, strict: bool) -> _Shortfall | None:
-    """Memory of a guest cell that names no page size: ``strict`` is without overcommit."""
+    """What memory a guest cell lacks that names no page size: ``strict`` is without overcommit."""
     facts = view.facts
     most = view.strict_mb if strict else facts.loose_mb
     if memory_mb > most:
         return ("memory", memory_mb, most)
-    if facts.odd and facts.smallest and memory_mb * 1024 % facts.smallest.size_kb:
+    if facts.smallest and memory_mb * 1024 % facts.smallest.size_kb:
         return ("page-multiple", memory_mb, facts.smallest.size_kb)
     return None
 
@@ -165,14 +167,14 @@ def _ordinary_memory(view: CellView, memory_mb: int, strict: bool) -> _Shortfall
 def _page_size(view: CellView, memory_mb: int, asked: int) -> tuple[int, _Shortfall | None]:
     """The page size that the guest cell gets on this host cell, or what it lacks (the last that was tried)."""
     short: _Shortfall = ("page-size", max(asked, 0), 0)
+    memory_kb, used = memory_mb * 1024, view.use.pages
     for pages in view.facts.pages.get(asked, ()):
         size = pages.size_kb
-        count, rest = divmod(memory_mb * 1024, size)
-        free = pages.total - pages.reserved - view.use.pages.get(size, 0)
-        if rest:
+        free = pages.total - pages.reserved - used.get(size, 0)
+        if memory_kb % size:
             short = ("page-multiple", memory_mb, size)
-        elif count > free:
-            short = ("pages", count, free)
+        elif memory_kb > free * size:
+            short = ("pages", memory_kb // size, free)
         else:
             return size, None
     return 0, short

@@ -15,11 +15,13 @@ The CPU for emulator threads (``hw:emulator_threads_policy=isolate``) is one mor
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pinfold.model.numa_view import CellView, Core, FreeCores
 
 NOTHING: frozenset[int] = frozenset()
 
-# Host CPUs for the vCPUs in their order, for emulator threads, and held siblings.
+# Host CPUs for the vCPUs in their order (perhaps more than wanted), for emulator threads, and held siblings.
 Choice = tuple[list[int], frozenset[int], frozenset[int]]
 
 
@@ -48,26 +50,26 @@ def shortfall(view: CellView, policy: str | None, wanted: int, reserve: int) -> 
 def choose(view: CellView, policy: str | None, wanted: int, reserve: int) -> Choice:
     """CPUs for a demand that has no shortfall."""
     if policy == "isolate":
-        return _isolate(view.whole_cores[: wanted + reserve], wanted)
+        return _isolate(view.whole_cores[: wanted + reserve], wanted, reserve)
     if not wanted:
         return [], NOTHING, NOTHING
     cores = view.cores
     if cores.flat:
         # All cores have as many threads free: fill one after the other.
         reserved = frozenset(cores.flat[wanted : wanted + reserve]) if reserve else NOTHING
-        return cores.flat[:wanted], reserved, NOTHING
+        return cores.flat, reserved, NOTHING
     cpus, left = _pick(cores, wanted, 2 if policy == "require" else 1)
     return cpus, frozenset(_cut(left, reserve)) if reserve else NOTHING, NOTHING
 
 
-def _isolate(cores: list[Core], wanted: int) -> Choice:
+def _isolate(cores: list[Core], wanted: int, reserve: int) -> Choice:
     """The first thread of each core; the emulator CPU is on the last."""
     cores.sort()
     first = [core[0] for core in cores]
-    reserved = frozenset(first[wanted:]) if len(first) > wanted else NOTHING
-    if len(cores[-1]) == 1 and len(cores[0]) == 1:
-        return first[:wanted], reserved, NOTHING
-    return first[:wanted], reserved, frozenset(cpu for core in cores for cpu in core[1:])
+    reserved = frozenset(first[wanted:]) if reserve else NOTHING
+    if sum(map(len, cores)) == len(cores):
+        return first, reserved, NOTHING
+    return first, reserved, frozenset(chain.from_iterable(cores)).difference(first)
 
 
 def _pick(cores: FreeCores, wanted: int, least: int) -> tuple[list[int], list[Core]]:

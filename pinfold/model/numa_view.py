@@ -16,28 +16,47 @@ Core = tuple[int, ...]
 
 
 class HostFacts:
-    """A host cell's cores with their threads in order; its pages by what a guest cell may ask for (a size,
-    SMALL, LARGE or ANY), the largest first; and all of its memory that a guest cell may have that names no
-    page size."""
+    """What follows from a host cell alone: its smallest pages, and all of its memory that a guest cell may have
+    that names no page size. The rest is worked out when it is first asked for."""
 
-    __slots__ = ("alone", "cores", "loose_mb", "odd", "pages", "smallest", "threads")
+    __slots__ = ("_cores", "_dedicated", "_pages", "_siblings", "_table", "loose_mb", "odd", "smallest")
 
     def __init__(self, host: HostCell) -> None:
-        cores = [(core, tuple(sorted(core))) for core in host.siblings if core]
-        self.cores = sorted(cores, key=itemgetter(1))
-        # CPUs that no core names are cores of one thread.
-        self.alone = host.dedicated.difference(*host.siblings)
-        self.threads = max(map(len, host.siblings), default=1) or 1
-        table = tuple(sorted(host.pages, key=_size_kb, reverse=True))
-        self.pages: dict[int, tuple[HostPages, ...]] = {pages.size_kb: (pages,) for pages in table}
-        self.pages |= {ANY: table, LARGE: table[:-1], SMALL: table[-1:]}
-        self.smallest = table[-1] if table else None
+        self._siblings = host.siblings
+        self._dedicated = host.dedicated
+        self._table = host.pages
+        self._cores: list[tuple[frozenset[int], Core]] | None = None
+        self._pages: dict[int, tuple[HostPages, ...]] | None = None
         self.loose_mb = host.memory_mb
+        self.smallest = min(host.pages, key=_size_kb) if host.pages else None
+        # Whether some number of MB is not a number of whole pages of the smallest size.
         self.odd = False
         if self.smallest is not None:
             self.loose_mb = self.smallest.total * self.smallest.size_kb // 1024
-            # Whether some number of MB is not a number of whole pages of the smallest size.
             self.odd = 1024 % self.smallest.size_kb != 0
+
+    @property
+    def cores(self) -> list[tuple[frozenset[int], Core]]:
+        """The cores, and their threads in order. CPUs that no core names are cores of one thread."""
+        if self._cores is None:
+            cores = [(core, tuple(sorted(core))) for core in self._siblings if core]
+            cores += [(frozenset((cpu,)), (cpu,)) for cpu in self._dedicated.difference(*self._siblings)]
+            self._cores = sorted(cores, key=itemgetter(1))
+        return self._cores
+
+    @property
+    def threads(self) -> int:
+        """Threads of the largest core: above 1 where the cell has siblings."""
+        return max(map(len, self._siblings), default=1)
+
+    @property
+    def pages(self) -> dict[int, tuple[HostPages, ...]]:
+        """The pages by what a guest cell may ask for (a size, SMALL, LARGE or ANY), the largest first."""
+        if self._pages is None:
+            table = tuple(sorted(self._table, key=_size_kb, reverse=True))
+            self._pages = {pages.size_kb: (pages,) for pages in table}
+            self._pages |= {ANY: table, LARGE: table[:-1], SMALL: table[-1:]}
+        return self._pages
 
 
 class CellView:
@@ -76,8 +95,7 @@ class CellView:
         if self._whole is None:
             free = self.free
             whole = [threads for core, threads in self.facts.cores if core <= free]
-            whole += [(cpu,) for cpu in self.facts.alone & free]
-            self._whole = sorted(sorted(whole), key=len)
+            self._whole = sorted(whole, key=len)
         return self._whole
 
     def _free_threads(self) -> list[Core]:
@@ -88,7 +106,6 @@ class CellView:
                 cores.append(threads)
             elif left := core & free:
                 cores.append(tuple(sorted(left)))
-        cores += [(cpu,) for cpu in self.facts.alone & free]
         return cores
 
 
@@ -100,6 +117,7 @@ class FreeCores:
     __slots__ = ("at_least", "by_fit", "flat")
 
     def __init__(self, cores: list[Core]) -> None:
+        # Sorted twice, since sorting by (length, core) would call back for each core.
         cores.sort()
         cores.sort(key=len)
         self.by_fit = cores
@@ -124,15 +142,16 @@ class HostView:
     def __init__(self, topology: HostTopology, usage: Sequence[CellUsage], old: HostView | None) -> None:
         self.usage = usage
         self.cells: list[CellView] = _views(topology.cells, usage, old.cells if old else [])
-        self._orders: dict[tuple[bool, bool], list[CellView]] = {}
+        self._orders: list[list[CellView] | None] = [None, None, None, None]
 
     def preferred(self, shared: bool, pack: bool) -> list[CellView]:
         """The emptiest cells first, or the fullest (``pack``): by free dedicated CPUs, or for a ``shared``
         guest by shared vCPUs in use; then by free memory; then in the topology's order."""
-        order = self._orders.get((shared, pack))
+        which = 2 * shared + pack
+        order = self._orders[which]
         if order is None:
             order = sorted(self.cells, key=_shared_key if shared else _dedicated_key, reverse=not pack)
-            self._orders[shared, pack] = order
+            self._orders[which] = order
         return order
 
 
