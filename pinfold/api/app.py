@@ -15,6 +15,7 @@ from pinfold.api import (
     identity,
     image_patch,
     images,
+    metadata,
     nodes,
     openapi,
     operations,
@@ -32,6 +33,7 @@ from pinfold.api.route import Route
 
 V = "/v2.1"
 SERVER = "/v2.1/servers/{server}"
+META = "/v2.1/servers/{server}/metadata"
 FLAVOR = "/v2.1/flavors/{flavor}"
 SPECS = "/v2.1/flavors/{flavor}/os-extra_specs"
 IMAGES = "/image/v2/images"
@@ -50,8 +52,12 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT",    SERVER,                       servers.update,           "servers:update", 200, schemas.SERVER_UPDATE),
     Route("DELETE", SERVER,                       servers.delete,           "servers:delete", 204),
     Route("POST",   SERVER + "/action",           server_actions.act,       "", 202, schemas.ACTION),
-    Route("GET",    SERVER + "/metadata",         servers.metadata,         "server-metadata:index"),
-    Route("GET",    SERVER + "/metadata/{key}",   servers.metadata_item,    "server-metadata:show"),
+    Route("GET",    META,                         metadata.index,           "server-metadata:index"),
+    Route("POST",   META,                         metadata.add,             "server-metadata:create", 200, schemas.METADATA_BODY),
+    Route("PUT",    META,                         metadata.replace,         "server-metadata:update_all", 200, schemas.METADATA_BODY),
+    Route("GET",    META + "/{key}",              metadata.show,            "server-metadata:show"),
+    Route("PUT",    META + "/{key}",              metadata.set_one,         "server-metadata:update", 200, schemas.META_BODY),
+    Route("DELETE", META + "/{key}",              metadata.remove,          "server-metadata:delete", 204),
     Route("GET",    V + "/flavors",               flavors.index,            "flavors"),
     Route("POST",   V + "/flavors",               flavors.create,           "os-flavor-manage:create", 200, schemas.FLAVOR_CREATE),
     Route("GET",    V + "/flavors/detail",        flavors.detail,           "flavors"),

@@ -249,6 +249,11 @@ def _unshelve(minor: int) -> Schema:
 
 SERVER_CREATE = Body("server_create", _server_create, (1, 19, 32, 37, 38, 42, 52, 57, 63, 74, 90, 94))
 SERVER_UPDATE = Body("server_update", _server_update, (1, 19, 90, 94))
+METADATA_BODY = Body("metadata", lambda minor: _object({"metadata": METADATA}, "metadata"))
+META_BODY = Body(
+    "metadata_item",
+    lambda minor: _object({"meta": METADATA | {"minProperties": 1, "maxProperties": 1}}, "meta"),
+)
 ANYTHING = Body("anything", lambda minor: _ANYTHING)
 UNSHELVE = Body("unshelve", _unshelve, (1, 77, 91))
 ACTION = Body("server_action", lambda minor: {"type": "object", "minProperties": 1, "maxProperties": 1})

@@ -118,12 +118,16 @@ def _newer(minor: int, server: Server, *, in_list: bool) -> Shown:
         (63, "trusted_image_certificates", None),
         (73, "locked_reason", server.locked_reason),
         (96, "pinned_availability_zone", server.availability_zone),
-        (100, "scheduler_hints", server.hints),
+        (100, "scheduler_hints", {name: _as_list(value) for name, value in server.hints.items()}),
     )
     shown: Shown = {name: value for since, name, value in added if minor >= since}
     if minor >= 71 and not in_list:
         shown["server_groups"] = []
     return shown
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _image(call: Call, server: Server) -> Shown:

@@ -10,7 +10,6 @@ from pinfold.api.locks import require_unlocked
 from pinfold.db import instances as book_instances
 from pinfold.db import starts
 from pinfold.db.instances import Owned, Server
-from pinfold.model import errors
 from pinfold.model.work import Bell
 
 
@@ -75,16 +74,3 @@ def update(call: Call, server: str) -> dict[str, Any]:
         return shown
 
     return {"server": views.updated(call, call.deps.book.write(write))}
-
-
-def metadata(call: Call, server: str) -> dict[str, Any]:
-    """All metadata of a server."""
-    return {"metadata": found(call, server).meta}
-
-
-def metadata_item(call: Call, server: str, key: str) -> dict[str, Any]:
-    """One item of it."""
-    meta = found(call, server).meta
-    if key not in meta:
-        raise errors.NotFound("Metadata item was not found", code="metadata-not-found")
-    return {"meta": {key: meta[key]}}

@@ -369,6 +369,14 @@ def update(session: Session, server: str, values: dict[str, Any]) -> bool:
     return bool(changed.rowcount)  # type: ignore[attr-defined]
 
 
+def locked_meta(session: Session, server: str) -> dict[str, str]:
+    """The metadata of a server, locked until the transaction ends."""
+    meta: dict[str, str] | None = session.scalar(
+        sa.select(_instances.c.meta).where(_instances.c.id == server, _ALIVE).with_for_update()
+    )
+    return meta or {}
+
+
 def knows_host(session: Session, host: str) -> bool:
     """Whether a worker of this host, with a node, has ever registered."""
     return session.scalar(sa.select(_nodes.c.id).where(_nodes.c.host == host).limit(1)) is not None

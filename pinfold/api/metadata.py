@@ -1,0 +1,79 @@
+"""A server's metadata: texts by name, which only users read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pinfold.api import servers
+from pinfold.api.call import Call
+from pinfold.db import instances as book_instances
+from pinfold.model import errors, states
+
+MOST = 128
+_CHANGEABLE = (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED)
+Meta = dict[str, str]
+
+
+def index(call: Call, server: str) -> dict[str, Any]:
+    """All items."""
+    return {"metadata": servers.found(call, server).meta}
+
+
+def show(call: Call, server: str, key: str) -> dict[str, Any]:
+    """One item."""
+    meta = servers.found(call, server).meta
+    if key not in meta:
+        raise _not_found()
+    return {"meta": {key: meta[key]}}
+
+
+def add(call: Call, server: str) -> dict[str, Any]:
+    """Add or change items."""
+    return {"metadata": _change(call, server, lambda known: known | call.body["metadata"])}
+
+
+def replace(call: Call, server: str) -> dict[str, Any]:
+    """Replace them all."""
+    return {"metadata": _change(call, server, lambda known: call.body["metadata"])}
+
+
+def set_one(call: Call, server: str, key: str) -> dict[str, Any]:
+    """Set the one item that both the URL and the body name."""
+    item: Meta = call.body["meta"]
+    if key not in item:
+        raise errors.InvalidRequest("Request body and URI mismatch: meta", code="invalid-field")
+    _change(call, server, lambda known: known | item)
+    return {"meta": item}
+
+
+def remove(call: Call, server: str, key: str) -> None:
+    """Remove one item."""
+
+    def without(known: Meta) -> Meta:
+        if key not in known:
+            raise _not_found()
+        return {name: value for name, value in known.items() if name != key}
+
+    _change(call, server, without)
+
+
+def _change(call: Call, server: str, change: Callable[[Meta], Meta]) -> Meta:
+    def write(session: Any) -> Meta:
+        row = servers.owned(session, call, server, call.policy)
+        if row.vm_state not in _CHANGEABLE:
+            raise errors.Conflict(
+                f"Cannot change the metadata of instance {row.id} while it is in vm_state {row.vm_state}.",
+                code="wrong-state",
+            )
+        meta = change(book_instances.locked_meta(session, row.id))
+        if len(meta) > MOST:
+            raise errors.Forbidden(f"Maximum number of metadata items exceeds {MOST}.", code="quota")
+        book_instances.update(session, row.id, {"meta": meta})
+        return meta
+
+    return call.deps.book.write(write)
+
+
+def _not_found() -> errors.NotFound:
+    return errors.NotFound("Metadata item was not found", code="metadata-not-found")
