@@ -54,7 +54,7 @@ def _compute(layout: Layout, options: Options, host: str) -> Sections:
             "cpu_allocation_ratio": SHARED_RATIO,
             "memory_allocation_ratio": "1.0",
             "disk_allocation_ratio": "1.0",
-            "state_path": str(layout.root / "compute" / host),
+            "state_path": str(layout.root / "compute" / ("" if "," in host else host)),
         },
         "fake": {"state_path": str(layout.hypervisor), "fault_file": str(layout.faults)},
     }

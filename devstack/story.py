@@ -92,12 +92,13 @@ class Story:
         with self.step(f"shelve {letter}", self.home) as notes:
             self.client.act(server, "shelve")
             shown = self.client.wait(server, "SHELVED", "SHELVED_OFFLOADED")
-            notes.append(shown["status"])
+            offloaded = shown["status"] == "SHELVED_OFFLOADED"
+            notes.append("offloaded: its CPUs are free at once" if offloaded else "it keeps its place")
         if shown["status"] == "SHELVED":
             with self.step(f"offload {letter}", self.home) as notes:
                 self.client.act(server, "shelveOffload")
                 self.client.wait(server, "SHELVED_OFFLOADED")
-                notes.append("SHELVED_OFFLOADED: its CPUs are free at once")
+                notes.append("its CPUs are free at once")
         self.holds_nothing(server)
 
     def holds_nothing(self, server: str) -> None:
