@@ -216,3 +216,13 @@ def test_guests_outlive_the_driver_that_started_them(driver: Driver, hypervisor:
     again = hypervisor.driver()
     assert again.list("a") == driver.list("a")
     assert (state(again, running), state(again, stopped)) == (RUNNING, SHUTDOWN)
+
+
+def test_what_one_driver_changes_another_sees(driver: Driver, hypervisor: Hypervisor) -> None:
+    other = hypervisor.driver()
+    instance = spawn(driver, hypervisor)
+    assert state(driver, instance) == state(other, instance) == RUNNING
+    other.power_off("a", instance)
+    assert state(driver, instance) == SHUTDOWN
+    other.destroy("a", instance)
+    assert driver.list("a") == ()
