@@ -61,7 +61,7 @@ class BookOfTests(Protocol):
         """Whether a shelve goes on to destroy the guest (it does by default)."""
 
     def again(self, work: Work) -> Work:
-        """The lease has run out: the sweeper casts anew."""
+        """The lease has run out: the sweeper casts anew. Raises errors.Conflict when it ended the operation."""
 
     def expire(self, work: Work) -> None:
         """The operation's time is over: the sweeper ends it."""
@@ -366,7 +366,8 @@ class FakeBook:
 
     def again(self, work: Work) -> Work:
         operation = self._operations[work.operation]
-        assert operation.open, "it has ended"
+        if not operation.open:
+            raise errors.Conflict("The operation has ended.")
         operation.attempt += 1
         return self._work(operation)
 

@@ -12,6 +12,7 @@ from pinfold.compute.calls import Conductor
 from pinfold.conductor.settings import Settings
 from pinfold.db.models import Instance, Node, Operation, Service
 from pinfold.image.files import FileStore
+from pinfold.model import errors
 from pinfold.model.host import ClaimView, NodeView
 from pinfold.model.request import Demand
 from pinfold.model.work import Work
@@ -94,7 +95,8 @@ class RealBook:
     def again(self, work: Work) -> Work:
         self._box.age(work.instance)
         self._box.sweeper.operations()
-        assert self._box.last.operation == work.operation, "it has ended"
+        if self._box.last.operation != work.operation or self._box.last.attempt <= work.attempt:
+            raise errors.Conflict("The operation has ended.")
         return self._box.last
 
     def expire(self, work: Work) -> None:

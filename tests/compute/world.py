@@ -30,6 +30,7 @@ from pinfold.model.work import Work
 from pinfold.rpcapi import messages, wire
 from pinfold.rpcapi.context import Context
 from pinfold.runtime import RealRuntime
+from pinfold.virt import witness
 from pinfold.virt.driver import Driver, Guest, GuestSpec, Inventory, PowerState
 from pinfold.virt.fake import FakeDriver
 from tests.compute.books import SERVER_IMAGE, BookOfTests
@@ -135,9 +136,11 @@ class WatchedConductor:
 class WatchedDriver:
     """The hypervisor: every call that changes something is an event."""
 
-    def __init__(self, driver: FakeDriver, watch: Watch) -> None:
+    def __init__(self, driver: FakeDriver, watch: Watch, refused: list[str] | None = None) -> None:
+        """``refused`` collects what the hypervisor could not have run: somebody was wrong."""
         self._driver = driver
         self._watch = watch
+        self._refused = [] if refused is None else refused
 
     def nodes(self) -> tuple[str, ...]:
         return self._driver.nodes()
@@ -150,7 +153,11 @@ class WatchedDriver:
 
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         pieces = list(image)
-        self._watch.see("driver.spawn", lambda: self._driver.spawn(spec, iter(pieces)))
+        try:
+            self._watch.see("driver.spawn", lambda: self._driver.spawn(spec, iter(pieces)))
+        except witness.Refused as error:
+            self._refused.append(error.message)
+            raise
 
     def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
         # Read at once, so that a test that loses it leaves no file open.
@@ -230,8 +237,15 @@ class Picture(msgspec.Struct, frozen=True):
 class World:
     """One host with one worker, whose process can die and be started again."""
 
-    def __init__(self, folder: Path, make_book: Callable[[World], BookOfTests]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        make_book: Callable[[World], BookOfTests],
+        partition: Partition = PARTITION,
+    ) -> None:
         self.folder = folder
+        self.partition = partition
+        self.refused: list[str] = []
         self.runtime = RealRuntime()
         self.hypervisor = FakeDriver(
             self.runtime, HOST, [NODE], str(folder / "hypervisor" / HOST), str(folder / "faults.json")
@@ -243,17 +257,17 @@ class World:
         self.book = make_book(self)
         self.servers: list[str] = []
         self.settings = Settings(
-            host=HOST, nodes=(NODE,), state_path=str(folder / "state"), partition=PARTITION, destroy_tries=2
+            host=HOST, nodes=(NODE,), state_path=str(folder / "state"), partition=partition, destroy_tries=2
         )
         self.start_worker()
 
     def start_worker(self) -> None:
         """A new process on the same host: it registers and reconciles."""
         self.watch = watch = Watch()
-        self.driver: Driver = WatchedDriver(self.hypervisor, watch)
+        self.driver: Driver = WatchedDriver(self.hypervisor, watch, self.refused)
         self.conductor: Conductor = WatchedConductor(lambda: self.book.conductor, watch)
         incarnation = self.runtime.new_id()
-        reports = (node_report(self.driver.inventory(NODE), PARTITION),)
+        reports = (node_report(self.driver.inventory(NODE), self.partition),)
         registered = self.conductor.register(messages.Register(HOST, "machine", incarnation, reports))
         assert registered.refused is None, registered.refused
         self.tracker = ResourceTracker(
@@ -331,7 +345,7 @@ class World:
     def check(self) -> None:
         """The invariants: tracker and book agree, every guest has a claim, no CPU is held twice."""
         claims = self.book.claims(NODE)
-        report = node_report(self.hypervisor.inventory(NODE), PARTITION)
+        report = node_report(self.hypervisor.inventory(NODE), self.partition)
         usage = host.usage_of(report, claims)
         assert set(self.guests()) <= {claim.instance for claim in claims}, "a guest without a claim"
         view = self.tracker.current_view(NODE)
