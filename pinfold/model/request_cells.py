@@ -51,16 +51,22 @@ def cells(props: Props, vcpus: int, memory_mb: int, cpus: CpuPolicies) -> tuple[
 
 
 def _nodes(props: Props) -> int | None:
+    """How many cells the flavor or the image asks for; not both may."""
     flavor, image = props.flavor("numa_nodes"), props.image("numa_nodes")
+    nodes = _count("hw_numa_nodes", image) if image else None
     if flavor and image:
         raise _image_forbidden("numa_nodes", image)
-    value = flavor or image
-    if value is None:
-        return None
-    name = "hw:numa_nodes" if flavor else "hw_numa_nodes"
-    nodes = integer(name, value, "invalid-numa-nodes-number")
+    return _count("hw:numa_nodes", flavor) if flavor else nodes
+
+
+def _count(name: str, value: str) -> int:
+    """A number of cells; Nova takes no other spelling of it, such as '02'."""
+    code = "invalid-numa-nodes-number"
+    nodes = integer(name, value, code)
+    if str(nodes) != value:
+        raise refusal(code, f"'{name}' is '{value}'; write it as '{nodes}'.")
     if nodes > MAX_CELLS:
-        raise refusal("invalid-numa-nodes-number", f"'{name}' is '{value}'; it must be at most {MAX_CELLS}.")
+        raise refusal(code, f"'{name}' is '{value}'; it must be at most {MAX_CELLS}.")
     return nodes
 
 

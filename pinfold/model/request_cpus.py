@@ -101,21 +101,21 @@ def _realtime(props: Props, vcpus: int) -> frozenset[int]:
     name, mask = ("hw_cpu_realtime_mask", image) if image else ("hw:cpu_realtime_mask", flavor)
     everything = frozenset(range(vcpus))
     cpus = cpu_mask(name, mask, vcpus) if mask else everything
-    if not cpus <= everything:
-        raise refusal(
-            code,
-            f"'{name}' is '{mask}', which has vCPUs that the flavor has not: they are 0 to {vcpus - 1}.",
-        )
-    emulator = props.flavor("emulator_threads_policy")
-    _check_emulator_policy(emulator)
     if not cpus:
         raise refusal(code, f"'{name}' is '{mask}', which leaves no vCPU for realtime: name at least one.")
+    emulator = props.flavor("emulator_threads_policy")
+    _check_emulator_policy(emulator)
     if cpus == everything and not emulator:
         shown = f"'{mask}'" if mask else "absent"
         raise refusal(
             code,
             f"'hw:cpu_realtime' is on and '{name}' is {shown}: leave at least one vCPU"
             " out of it (such as '^0'), or set 'hw:emulator_threads_policy'.",
+        )
+    if not cpus <= everything:
+        raise refusal(
+            code,
+            f"'{name}' is '{mask}', which has vCPUs that the flavor has not: they are 0 to {vcpus - 1}.",
         )
     return cpus
 

@@ -333,7 +333,7 @@ def test_f118_what_can_never_be_is_refused_by_name(code: str, flavor: Properties
     assert named in error.message
 
 
-@pytest.mark.parametrize("nodes", ["0", "-1", "x", "1.5", "129", "²"])
+@pytest.mark.parametrize("nodes", ["0", "-1", "x", "1.5", "129", "²", "02", " 2", "+2"])
 def test_f118_a_number_of_cells_that_is_none_is_refused(nodes: str) -> None:
     error = refusal({"hw:numa_nodes": nodes})
     assert error.code == "invalid-numa-nodes-number"
