@@ -1,6 +1,6 @@
 """Files that survive a kill -9 at any instant: replaced whole, locked by the kernel, written sparsely.
 
-Used by the stores that are folders (``image.files``, ``virt.fake``).
+Used by what keeps its things in a folder: ``image.files`` and ``virt.fake``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FolderLock:
 
 def hold(path: str) -> int:
     """Open or create ``path`` and wait for its lock; the descriptor that holds it."""
-    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
     except BaseException:
@@ -107,7 +107,7 @@ def replace(path: str, content: bytes, *, sync: bool = False) -> None:
     ``sync`` also outlasts a power cut.
     """
     fresh = path + ".new"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o660)
     try:
         _write_all(descriptor, content, 0)
         if sync:

@@ -1,4 +1,4 @@
-"""Images in a folder, which the processes of all hosts may share.
+"""Images in a folder, which the processes of all hosts may share::
 
     records/<id>.json     the record, replaced whole; it names its data
     data/<id>.<token>     the data, complete
@@ -153,7 +153,7 @@ class FileStore:
         if self._sync:
             durable.sync_folder(self._data)
         changed = self._with(record, status="active", size=size, checksum=checksum)
-        saved = self._save(msgspec.structs.replace(changed, data=name))
+        saved = self._save(msgspec.structs.replace(changed, data=name), sync=self._sync)
         if record.data is not None:
             durable.remove_tree(os.path.join(self._data, record.data))
         return saved.image
@@ -246,8 +246,8 @@ class FileStore:
             return ImageNotFound(f"There is no image {image}.")
         return errors.Unavailable(f"The image folder {self._path} is not there; is it mounted?")
 
-    def _save(self, record: _Record) -> _Record:
-        durable.replace(self._record_path(record.image.id), _encode(record), sync=self._sync)
+    def _save(self, record: _Record, *, sync: bool = False) -> _Record:
+        durable.replace(self._record_path(record.image.id), _encode(record), sync=sync)
         self._known.pop(record.image.id, None)
         return record
 

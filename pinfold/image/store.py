@@ -55,10 +55,14 @@ class Store(Protocol):
         """Set fields of the record (``properties`` whole). Raises ImageNotFound."""
 
     def upload(self, image: str, data: Iterable[bytes]) -> Image:
-        """Store the data; the image becomes active once all of it is safe. Repeating replaces it."""
+        """Store the data; the image becomes active once all of it is safe. Raises ImageNotFound.
+
+        Repeating replaces the data, or changes nothing where the data of an active image is fixed. When it
+        fails, the image is as it was before, at once or soon.
+        """
 
     def download(self, image: str) -> Iterator[bytes]:
         """The data in pieces. Raises ImageNotFound before the first piece."""
 
     def delete(self, image: str) -> None:
-        """Record and data; nothing happens when it is not there."""
+        """Record and data; nothing happens when it is not there. Raises errors.Forbidden when it is protected."""

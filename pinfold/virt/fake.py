@@ -113,20 +113,20 @@ class FakeDriver:
     def list(self, node: str) -> tuple[Guest, ...]:
         """All guests of the node, in order of instance."""
         with self._call("list", node) as folder:
-            with folder.lock:
+            with folder.locked():
                 records = folder.all()
             return tuple(Guest(record.instance, node, record.power_state, record.name) for record in records)
 
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         """Define and start. Raises witness.Refused for what the machine cannot run."""
         with self._call("spawn", spec.node, spec.instance) as folder:
-            with folder.lock:
+            with folder.locked():
                 self._check(spec, folder)
                 build = folder.begin(spec.instance)
             try:
                 build.fill(spec, image)
                 self._boot(os.path.join(build.path, "console.log"), spec)
-                with folder.lock:
+                with folder.locked():
                     self._check(spec, folder)  # others may have come while the disk was filled
                     folder.commit(build, _record(spec))
             finally:
@@ -138,7 +138,7 @@ class FakeDriver:
     def destroy(self, node: str, instance: str) -> None:
         """End and remove."""
         with self._call("destroy", node, instance) as folder:
-            with folder.lock:
+            with folder.locked():
                 folder.remove(instance)
 
     def power_on(self, node: str, instance: str) -> PowerState:
@@ -171,7 +171,7 @@ class FakeDriver:
 
     def _change(self, call: str, node: str, instance: str, change: _Change) -> PowerState:
         with self._call(call, node, instance) as folder:
-            with folder.lock:
+            with folder.locked():
                 record = _present(folder, node, instance)
                 self._apply(call, folder, record, change)
         return change.to
@@ -192,7 +192,7 @@ class FakeDriver:
         """The disk, without the hole at its end where its size is the flavor's."""
         folder = self._folder(node)
         self._faults.strike("snapshot", instance, "before")
-        with _files("snapshot", node, instance), folder.lock:
+        with _files("snapshot", node, instance), folder.locked():
             record = _present(folder, node, instance)
             return self._snapshot(open(folder.disk(instance), "rb", buffering=0), record)
 
@@ -204,7 +204,7 @@ class FakeDriver:
     def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
         """A line for each boot, and what tests append to the guest's console.log."""
         with self._call("console_log", node, instance) as folder:
-            with folder.lock:
+            with folder.locked():
                 _present(folder, node, instance)
                 text = read_console(folder.console(instance))
         if lines is None:

@@ -114,7 +114,7 @@ _NO_RULES = _Rules(_Version(0, 0, 0), (), False)
 
 
 class Faults:
-    """The rules for one host. ``count_path`` is the file with the counts, None for no fault file."""
+    """The rules for one host in the file ``path`` (None: there are none), counted in ``count_path``."""
 
     def __init__(self, runtime: Runtime, host: str, path: str | None, count_path: str) -> None:
         self._runtime = runtime

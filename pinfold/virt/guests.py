@@ -1,4 +1,4 @@
-"""A fake node's guests on disk, each a folder.
+"""A fake node's guests on disk, each a folder::
 
     <state>/<node>/guests/<instance>/guest.json   what the guest is
                                      disk         a raw, sparse image; tests and people may read and write it
@@ -6,7 +6,7 @@
 
 A guest is built in ``building/`` and moved into place whole, so that a kill -9 at any instant leaves the
 guest as before or as after. One that replaces another passes through ``replacing/<instance>``: from there on
-the new one is the guest, and whoever opens the node next finishes the move.
+the new one is the guest, and whoever locks the node next finishes the move.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -24,6 +25,12 @@ from pinfold.virt.driver import DriverError, GuestSpec, PowerState
 
 CONSOLE_KEPT = 64 * 1024
 """Bytes of console output that are kept."""
+
+PIECE = 1024**2
+"""Bytes of a disk that are read at once."""
+
+LEAST = 64 * 1024
+"""Bytes of a disk that are always read: an image service takes one without data for missing."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -39,12 +46,6 @@ class Record(msgspec.Struct, frozen=True):
     placement: Placement | None = None
 
 
-PIECE = 1024**2
-"""Bytes of a disk that are read at once."""
-
-LEAST = 64 * 1024
-"""Bytes of a disk that are always read: an image service takes one without data for missing."""
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
 
@@ -55,7 +56,7 @@ def guest_folder(state_path: str, node: str, instance: str) -> str:
 
 
 class GuestFolder:
-    """The guests of one node. ``lock`` is held by the caller around everything but ``fill``."""
+    """The guests of one node. All methods want to be called within ``locked``."""
 
     def __init__(self, runtime: Runtime, state_path: str, node: str) -> None:
         self._runtime = runtime
@@ -65,15 +66,19 @@ class GuestFolder:
         )
         for folder in (self._guests, self._building, self._replacing):
             os.makedirs(folder, exist_ok=True)
-        self.lock = durable.FolderLock(runtime, os.path.join(self._root, "lock"))
+        self._lock = durable.FolderLock(runtime, os.path.join(self._root, "lock"))
         self._known: dict[str, tuple[tuple[int, int, int], Record]] = {}
-        with self.lock:
-            self._recover()
+        with self.locked():
+            durable.remove_abandoned(self._building)
 
-    def _recover(self) -> None:
-        for instance in os.listdir(self._replacing):
-            self._finish_replacing(instance)
-        durable.remove_abandoned(self._building)
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone among all drivers of the node, with every guest in its place."""
+        with self._lock:
+            # Nobody is in the middle of a replacement while we have the lock, but may have died in one.
+            for instance in os.listdir(self._replacing):
+                self._finish_replacing(instance)
+            yield
 
     def all(self) -> list[Record]:
         """Every guest, in order of instance."""
@@ -165,7 +170,7 @@ class Build:
     def fill(self, spec: GuestSpec, image: Iterable[bytes]) -> None:
         """Make the disk from ``image``. Raises DriverError when it is larger than ``disk_gb``."""
         bound = spec.disk_gb * 1024**3 if spec.disk_gb else None
-        disk = os.open(os.path.join(self.path, "disk"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        disk = os.open(os.path.join(self.path, "disk"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:
             durable.write_sparse(disk, image if bound is None else _bounded(image, bound, spec))
             if bound is not None:

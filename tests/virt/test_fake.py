@@ -342,6 +342,15 @@ def test_a_replacement_that_was_cut_short_is_finished_when_the_state_is_opened(t
     assert leftovers(tmp_path) == []
 
 
+def test_a_replacement_that_another_driver_left_unfinished_is_finished_by_any_call(
+    tmp_path: Path, driver: FakeDriver
+) -> None:
+    spawn(driver, spec("x", pins=[1]))
+    node = tmp_path / "host-1" / "a"
+    os.rename(node / "guests" / "x", node / "replacing" / "x")
+    assert [guest.instance for guest in driver.list("a")] == ["x"]
+
+
 def test_opening_a_state_again_leaves_a_spawn_that_is_under_way_alone(
     tmp_path: Path, driver: FakeDriver
 ) -> None:
