@@ -156,6 +156,10 @@ class Cloud:
     def await_unused(self, host: str = "host-1", seconds: float = 30.0) -> None:
         until(lambda: not self.used(host), lambda: f"{host}: {self.used(host)} still used", seconds)
 
+    def await_no_images(self, seconds: float = 15.0) -> None:
+        """Wait until no image but the first is left: images are deleted after the operation."""
+        until(lambda: not self.shelved_images(), lambda: f"left behind: {self.shelved_images()}", seconds)
+
     def shelved_images(self) -> list[Json]:
         return [image for image in self.client.images() if image["name"] != IMAGE]
 

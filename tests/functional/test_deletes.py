@@ -81,7 +81,7 @@ def test_a_delete_before_the_claim_of_a_live_unshelve(cloud: Cloud) -> None:
         cloud.client.act(server, "unshelve", {"host": "host-1"})
         cloud.client.delete(server)
     assert_gone(cloud, server)
-    assert cloud.shelved_images() == []
+    cloud.await_no_images()
 
 
 def test_a_delete_after_the_claim_of_a_live_unshelve(cloud: Cloud) -> None:
@@ -93,8 +93,7 @@ def test_a_delete_after_the_claim_of_a_live_unshelve(cloud: Cloud) -> None:
         cloud.await_pins(server)
         cloud.client.delete(server)
     assert_gone(cloud, server)
-    cloud.reset()
-    assert cloud.shelved_images() == []
+    cloud.await_no_images()
 
 
 def test_a_delete_at_any_instant_of_a_live_unshelve(cloud: Cloud) -> None:
@@ -109,8 +108,7 @@ def test_a_delete_at_any_instant_of_a_live_unshelve(cloud: Cloud) -> None:
         assert cloud.client.request("DELETE", f"/v2.1/servers/{server}").status_code in (204, 404)
         cloud.client.wait_gone(server)
         check_books(cloud)
-    cloud.reset()
-    assert cloud.shelved_images() == []
+    cloud.await_no_images()
 
 
 def test_deleting_a_server_whose_conductor_died_frees_its_claim(cloud: Cloud) -> None:
@@ -133,8 +131,7 @@ def test_a_snapshot_under_way_when_its_server_is_deleted_leaves_no_image(cloud: 
         cloud.await_task(server, "shelving", "shelving_image_pending_upload", "shelving_image_uploading")
         cloud.client.delete(server)
     assert_gone(cloud, server)
-    cloud.reset()
-    assert cloud.shelved_images() == []
+    cloud.await_no_images()
 
 
 def test_a_delete_of_a_server_on_a_hung_destroy_ends_when_it_returns(cloud: Cloud) -> None:
