@@ -46,8 +46,15 @@ class Broker:
         """Where it listens, at 127.0.0.1."""
         return int(self._record["port"])
 
+    def vhost(self) -> str:
+        """The url of a virtual host of its own: for queues of another kind than the tests before made."""
+        name = f"test-{secrets.token_hex(4)}"
+        self._write_accounts({self.admin[0]: (self.admin[1], EVERYTHING)}, name)
+        self.control("import_definitions", str(self._accounts))
+        return self.url() + name
+
     def url(self, user: str | None = None, password: str | None = None) -> str:
-        """What to write into ``transport_url``."""
+        """What to write into ``transport_url``; ends with a slash."""
         if user is None:
             user, password = self.admin
         return rabbit.url(self._record, user, password or "")
@@ -62,6 +69,11 @@ class Broker:
     def control(self, *arguments: str) -> str:
         """Run rabbitmqctl on it. Takes most of a second."""
         return rabbit.control(self._layout, self._record, *arguments)
+
+    def settle(self) -> None:
+        """Have it write what it knows of its quorum queues: one that is killed in the seconds after it made
+        such a queue knows it by name but not by content when it comes back, and never answers for it."""
+        self.control("eval", "[dets:sync(Table) || Table <- dets:all()], ok.")
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -78,8 +90,8 @@ class Broker:
         self.kill()
         processes.stop(self._mapper)
 
-    def _write_accounts(self, accounts: dict[str, tuple[str, Permissions]]) -> None:
-        self._accounts.write_text(json.dumps(definitions(accounts)))
+    def _write_accounts(self, accounts: dict[str, tuple[str, Permissions]], vhost: str = "/") -> None:
+        self._accounts.write_text(json.dumps(definitions(accounts, vhost)))
 
     def _start(self) -> Process:
         process = rabbit.start(self._layout, self._record)
