@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -27,6 +28,8 @@ from pinfold.rpcapi.messages import from_wire, to_wire
 from pinfold.rpcapi.wire import exported
 from pinfold.runtime import Event
 
+T = TypeVar("T")
+
 
 class Manager:
     """Every method is idempotent by (operation, attempt, step): a call whose reply was lost is made again."""
@@ -39,6 +42,17 @@ class Manager:
         self._workers = workers
         self._settings = settings
         self._outbox_bell = outbox_bell
+
+    def _write(self, work: Callable[[Session], T]) -> T:
+        """Write, and wake whoever does what the outbox then holds."""
+
+        def and_tell(session: Session) -> tuple[T, bool]:
+            return work(session), bool(session.info.get(operations.POSTED))
+
+        result, posted = self._book.write(and_tell)
+        if posted:
+            self._outbox_bell.set()
+        return result
 
     @exported
     def run(self, context: Context, operation: str) -> None:
@@ -136,10 +150,7 @@ class Manager:
     def finish(self, context: Context, record: Any) -> Any:
         """A worker has done all steps; answered "done" for ever once it was."""
         finish = from_wire(record, messages.Finish)
-        finished = self._book.write(lambda session: self._finish(session, finish))
-        if finished.done:
-            self._outbox_bell.set()
-        return to_wire(finished)
+        return to_wire(self._write(lambda session: self._finish(session, finish)))
 
     def _finish(self, session: Session, finish: messages.Finish) -> messages.Finished:
         deed = self._runner.deed(session, finish.operation)
@@ -151,8 +162,8 @@ class Manager:
             return messages.Finished(True, released=freed.get("claim"), generation=freed.get("generation"))
         if not _is_open(deed, finish.attempt):
             return messages.Finished(done=False, undo=_unrecorded_end(deed))
-        freed = PLANS[operation.kind].finish(deed, finish.node)
         operation.finished_attempt = finish.attempt
+        freed = PLANS[operation.kind].finish(deed, finish.node)
         operation.arguments = {**operation.arguments, "freed": msgspec.to_builtins(freed)}
         return messages.Finished(True, released=freed.claim, generation=freed.generation)
 
@@ -160,8 +171,7 @@ class Manager:
     def abort(self, context: Context, record: Any) -> Any:
         """A worker could not do a step, and has undone what it made."""
         abort = from_wire(record, messages.Abort)
-        aborted, bell = self._book.write(lambda session: self._abort(session, abort))
-        self._outbox_bell.set()
+        aborted, bell = self._write(lambda session: self._abort(session, abort))
         self._runner.ring(bell)
         return to_wire(aborted)
 

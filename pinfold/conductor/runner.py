@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import msgspec
+import sqlalchemy as sa
 from oslo_log import log
 from sqlalchemy.orm import Session
 
 from pinfold.conductor.operations import PLANS
 from pinfold.conductor.operations.base import Deed
-from pinfold.conductor.scheduler import Scheduler
+from pinfold.conductor.scheduler import Proposal, Scheduler
 from pinfold.conductor.settings import Settings
 from pinfold.db import claims as book_claims
-from pinfold.db import hosts, operations
+from pinfold.db import operations
 from pinfold.db.models import Instance, Operation
 from pinfold.db.operations import Fault
 from pinfold.db.session import Book
 from pinfold.image.store import ImageNotFound, Store
 from pinfold.model import placement, states
-from pinfold.model.placement import HostRefusal, Wish
+from pinfold.model.placement import Wish
 from pinfold.model.work import Bell
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import ComputeClient
@@ -63,24 +64,25 @@ class Runner:
             node=operation.arguments.get("node"),
             failed=tuple(operation.arguments.get("failed_nodes", ())),
         )
-        chosen, refusals = self._book.read(
+        proposal = self._book.read(
             lambda session: self._scheduler.choose(
                 session, instance.demand, wish, self._settings.max_attempts
             )
         )
         self.ring(
-            self._book.write(
-                lambda session: self._decide(session, operation_id, operation.attempt, chosen, refusals)
-            )
+            self._book.write(lambda session: self._decide(session, operation_id, operation.attempt, proposal))
         )
 
     @staticmethod
     def _look(session: Session, operation_id: str) -> tuple[Operation, Instance] | None:
-        operation = session.get(Operation, operation_id)
-        if operation is None or operation.open_key is None or not states.KINDS[operation.kind].places:
+        row = session.execute(
+            sa.select(Operation, Instance)
+            .join(Instance, Instance.id == Operation.instance_id)
+            .where(Operation.id == operation_id, Operation.open_key.is_not(None))
+        ).first()
+        if row is None or not states.KINDS[row[0].kind].places:
             return None
-        instance = session.get(Instance, operation.instance_id)
-        return None if instance is None else (operation, instance)
+        return row[0], row[1]
 
     def _has_image(self, operation: Operation, instance: Instance) -> bool:
         """Look for the image before any host is troubled; without it the operation ends here."""
@@ -102,14 +104,7 @@ class Runner:
         abort = Abort(operation_id, deed.operation.attempt, "", "", "", "schedule", "image-gone", message)
         PLANS[deed.operation.kind].abort(deed, abort)
 
-    def _decide(
-        self,
-        session: Session,
-        operation_id: str,
-        attempt: int,
-        chosen: tuple[str, ...],
-        refusals: tuple[HostRefusal, ...],
-    ) -> Bell:
+    def _decide(self, session: Session, operation_id: str, attempt: int, proposal: Proposal) -> Bell:
         """Write the choice, if nobody has carried the operation on since it was looked at."""
         deed = self.deed(session, operation_id)
         if deed is None or deed.operation.open_key is None or deed.operation.attempt != attempt:
@@ -117,22 +112,15 @@ class Runner:
         if deed.claim(book_claims.INCOMING) is not None:
             return Bell()
         operations.enter(deed.operation, "schedule", None, deed.at)
-        if refusals or not chosen:
-            deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in refusals]
+        if not proposal.places:
+            deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in proposal.refusals]
             last = f" The last error was: {deed.operation.error}" if deed.operation.error else ""
-            deed.close(states.FAILED, Fault(placement.sentence(refusals) + last))
+            deed.close(states.FAILED, Fault(placement.sentence(proposal.refusals) + last))
             return Bell()
-        node = hosts.node_by_name(session, chosen[0])
-        if node is None:
-            return deed.look_again()
-        deed.operation.targets = list(chosen)
-        return deed.cast(node, None)
+        deed.operation.targets = [place.name for place in proposal.places]
+        return deed.cast(proposal.places[0], None)
 
     def deed(self, session: Session, operation_id: str) -> Deed | None:
         """The operation and its instance, locked in this order; None if there is no such operation."""
-        found = operations.locked(session, operation_id)
-        if found is None:
-            return None
-        operation, at = found
-        instance = operations.locked_instance(session, operation.instance_id)
-        return None if instance is None else Deed(session, operation, instance, at, self._settings)
+        found = operations.locked_with_instance(session, operation_id)
+        return None if found is None else Deed(session, *found, self._settings)

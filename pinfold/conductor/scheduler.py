@@ -24,6 +24,20 @@ class _Known(msgspec.Struct, frozen=True):
     usage: NodeUsage
 
 
+class Place(msgspec.Struct, frozen=True):
+    """A node, by name, and its host."""
+
+    host: str
+    name: str
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """Where a server may go, best first; or, where it may go nowhere, why."""
+
+    places: tuple[Place, ...] = ()
+    refusals: tuple[HostRefusal, ...] = ()
+
+
 class Scheduler:
     """Proposes nodes. Thread-safe: what it knows is replaced whole, never changed in place."""
 
@@ -83,12 +97,11 @@ class Scheduler:
             for node in nodes.values()
         }
 
-    def choose(
-        self, session: Session, demand: Demand, wish: Wish, most: int
-    ) -> tuple[tuple[str, ...], tuple[HostRefusal, ...]]:
+    def choose(self, session: Session, demand: Demand, wish: Wish, most: int) -> Proposal:
         """At most ``most`` nodes, best first; where there is none, why each was refused."""
         candidates = self.candidates(session)
         choice = placement.choose(candidates, demand, wish, self._runtime.random(), most)
-        if choice.nodes:
-            return choice.nodes, ()
-        return (), placement.explain(candidates, demand, wish)
+        if not choice.nodes:
+            return Proposal(refusals=placement.explain(candidates, demand, wish))
+        hosts_of = {candidate.node: candidate.host for candidate in candidates}
+        return Proposal(places=tuple(Place(hosts_of[node], node) for node in choice.nodes))

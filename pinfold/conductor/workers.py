@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
 from pinfold.db import claims as book_claims
@@ -176,10 +177,12 @@ class Workers:
             sa.select(Claim, Node)
             .join(Node, Node.id == Claim.node_id)
             .where(Claim.id == record.claim, Node.name == record.node, Node.host == record.host)
+            .options(orm.defer(Node.report))
+            .with_for_update(of=Node)
         ).first()
         if row is None or row[0].role != book_claims.LEFTOVER:
             return Released(released=False)
-        return Released(released=True, generation=book_claims.free(session, row[0]))
+        return Released(released=True, generation=book_claims.free(session, row[0], row[1]))
 
     def guest(self, record: GuestRequest) -> GuestView:
         """What the book says of one server, for the worker of ``record.node``. Raises errors.NotFound, and

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
 from pinfold.db.models import Claim, Node, Pin
@@ -26,12 +27,14 @@ class StaleGeneration(errors.Conflict):
 
 
 def of_instance(session: Session, instance_id: str) -> list[tuple[Claim, Node]]:
-    """The instance's claims, leftovers included, with their nodes, in order of the nodes' ids."""
+    """The instance's claims, leftovers included, with their nodes locked, in order of the nodes' ids."""
     rows = session.execute(
         sa.select(Claim, Node)
         .join(Node, Node.id == Claim.node_id)
         .where(Claim.instance_id == instance_id)
         .order_by(Node.id)
+        .options(orm.defer(Node.report))
+        .with_for_update(of=Node)
     )
     return [(claim, node) for claim, node in rows]
 
@@ -93,35 +96,25 @@ def take(session: Session, node: Node, generation: int, view: ClaimView) -> int:
     return generation + 1
 
 
-def _raise_generation(session: Session, node_id: int) -> int:
-    session.execute(
-        sa.update(Node)
-        .where(Node.id == node_id)
-        .values(generation=Node.generation + 1)
-        .execution_options(synchronize_session=False)
-    )
-    return session.scalar(sa.select(Node.generation).where(Node.id == node_id)) or 0
+def free(session: Session, claim: Claim, node: Node) -> int:
+    """Delete the claim and, with it, its pins; the new generation of its node, which is locked.
 
-
-def free(session: Session, claim: Claim) -> int:
-    """Delete the claim and, with it, its pins; the node's new generation.
-
-    Only on the word of the node's own worker, after it looked at the hypervisor.
+    Only on the word of the node's own worker, after it looked at the hypervisor. Raises errors.AccountingError,
+    and with that undoes the transaction, when the claim is not there any more.
     """
-    generation = _raise_generation(session, claim.node_id)
+    node.generation += 1
     gone = session.execute(
         sa.delete(Claim).where(Claim.id == claim.id).execution_options(synchronize_session=False)
     )
     session.expunge(claim)
     if gone.rowcount != 1:  # type: ignore[attr-defined]
         raise errors.AccountingError(f"Claim {claim.id} was freed twice.")
-    return generation
+    return node.generation
 
 
-def set_role(session: Session, claim: Claim, role: str) -> int:
-    """Give the claim another role; the node's new generation."""
-    generation = _raise_generation(session, claim.node_id)
+def set_role(claim: Claim, node: Node, role: str) -> int:
+    """Give the claim another role; the new generation of its node, which is locked."""
+    node.generation += 1
     claim.role = role
     claim.slot = None if role == LEFTOVER else role
-    session.flush()
-    return generation
+    return node.generation

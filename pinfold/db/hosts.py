@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
 from pinfold.db.models import Claim, Node, Operation, Pin, Service
@@ -60,8 +61,8 @@ def seen(session: Session, binary: str, host: str, incarnation: str, *, new_id: 
 
 
 def node_by_name(session: Session, name: str, *, lock: bool = False) -> Node | None:
-    """The node, locked for this transaction if asked for."""
-    query = sa.select(Node).where(Node.name == name)
+    """The node, locked for this transaction if asked for. Its report is read when it is looked at."""
+    query = sa.select(Node).where(Node.name == name).options(orm.defer(Node.report))
     return session.scalar(query.with_for_update() if lock else query)
 
 

@@ -7,7 +7,7 @@ the only places that give an instance a new state, and they ask ``model.states``
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import sqlalchemy as sa
@@ -23,12 +23,25 @@ from pinfold.model.work import Times, Work
 SUCCEEDED, FAILED, SUPERSEDED = "succeeded", "failed", "superseded"
 DELETE_IMAGE = "delete_image"
 
+# In a session's info: the outbox has something new, so wake who does it.
+POSTED = "posted"
+
 POWER = {
     states.ACTIVE: 1,
     states.SHELVED: 4,
     states.SHELVED_OFFLOADED: 4,
     states.DELETED: 0,
 }
+
+
+class Place(Protocol):
+    """Where a cast goes: a node's row, or a scheduler's candidate."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
 
 
 class Requester(msgspec.Struct, frozen=True):
@@ -65,6 +78,23 @@ def locked(session: Session, operation_id: str) -> tuple[Operation, float] | Non
     return None if row is None else (row[0], row[1])
 
 
+def locked_with_instance(session: Session, operation_id: str) -> tuple[Operation, Instance, float] | None:
+    """The operation and its instance, locked in this order, and the database's clock.
+
+    ::
+
+        SELECT operations.*, instances.*, <clock> FROM operations JOIN instances ON instances.id = instance_id
+        WHERE operations.id = :id FOR UPDATE
+    """
+    row = session.execute(
+        sa.select(Operation, Instance, epoch())
+        .join(Instance, Instance.id == Operation.instance_id)
+        .where(Operation.id == operation_id)
+        .with_for_update(of=[Operation, Instance])
+    ).first()
+    return None if row is None else (row[0], row[1], row[2])
+
+
 def locked_instance(session: Session, instance_id: str) -> Instance | None:
     """The instance, locked."""
     return session.scalar(sa.select(Instance).where(Instance.id == instance_id).with_for_update())
@@ -80,10 +110,11 @@ def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operat
     instance = locked_instance(session, instance_id)
     if instance is None or instance.deleted_at is not None:
         raise errors.NotFound(f"Instance {instance_id} could not be found.", code="server-not-found")
-    again = session.execute(sa.select(Operation.id, epoch()).where(Operation.open_key == instance_id)).first()
-    if (again[0] if again else None) != (opened.id if opened else None):
+    open_now = sa.select(Operation.id).where(Operation.open_key == instance_id).scalar_subquery()
+    again, at = session.execute(sa.select(open_now, epoch())).one()
+    if again != (opened.id if opened else None):
         raise db_errors.RetryRequest(errors.Conflict("Another operation was opened at the same time."))
-    return instance, opened, again[1] if again else now(session)
+    return instance, opened, at
 
 
 def insert(
@@ -171,7 +202,6 @@ def note_error(operation: Operation, error: str, at: float) -> None:
 
 
 def close(
-    session: Session,
     operation: Operation,
     instance: Instance,
     outcome: str,
@@ -191,15 +221,13 @@ def close(
         if fault is None
         else {"code": fault.code, "message": fault.message, "details": fault.details, "created": at}
     )
-    session.flush()
 
 
-def record(session: Session, operation: Operation, instance: Instance, at: float) -> None:
+def record(operation: Operation, instance: Instance, at: float) -> None:
     """The point from which a shelve only goes forward: its image is the instance's from now on."""
     _assign(instance, states.after(operation.kind, instance.vm_state, states.RECORDED), at)
     instance.shelved_image = operation.arguments["snapshot"]
     instance.shelved_at = at
-    session.flush()
 
 
 def supersede(session: Session, operation: Operation, instance: Instance, at: float) -> None:
@@ -210,6 +238,7 @@ def supersede(session: Session, operation: Operation, instance: Instance, at: fl
     operation.result = SUPERSEDED
     operation.ended_at = operation.updated_at = at
     drop_unrecorded_image(session, operation, instance, at)
+    # before the next one is inserted under the same open key
     session.flush()
 
 
@@ -225,7 +254,6 @@ def delete_instance(session: Session, instance: Instance, at: float) -> None:
     _assign(instance, states.DELETED, at)
     instance.deleted_at = instance.terminated_at = at
     forget_shelved_image(session, instance, at)
-    session.flush()
 
 
 def forget_shelved_image(session: Session, instance: Instance, at: float) -> None:
@@ -238,6 +266,7 @@ def forget_shelved_image(session: Session, instance: Instance, at: float) -> Non
 
 def post(session: Session, kind: str, subject: str, at: float) -> None:
     """Put a deed into the outbox: swept after this transaction, until it is done."""
+    session.info[POSTED] = True
     session.add(Outbox(kind=kind, subject=subject, tries=0, due_at=at, created_at=at))
 
 
@@ -249,10 +278,10 @@ def _assign(instance: Instance, vm_state: str, at: float) -> None:
     instance.updated_at = at
 
 
-def to_leftovers(session: Session, operation: Operation | None, held: Iterable[tuple[Claim, Node]]) -> None:
+def to_leftovers(operation: Operation | None, held: Iterable[tuple[Claim, Node]]) -> None:
     """The word of the nodes' workers is not to be had: their CPUs stay taken until they have looked."""
-    for claim, _node in held:
-        book_claims.set_role(session, claim, book_claims.LEFTOVER)
+    for claim, node in held:
+        book_claims.set_role(claim, node, book_claims.LEFTOVER)
         if operation is not None:
             operation.left_leftover = True
 
@@ -267,7 +296,7 @@ def lease(session: Session, operation: Operation, host: str, incarnation: str | 
 def work_for(
     operation: Operation,
     instance: Instance,
-    node: Node,
+    node: Place,
     at: float,
     claim: Claim | None = None,
 ) -> Work:

@@ -138,7 +138,7 @@ def delete(
     down = [
         (claim, node) for claim, node in held if not hosts.host_is_up(session, node.host, times.service_down)
     ]
-    operations.to_leftovers(session, None, down)
+    operations.to_leftovers(None, down)
     there = [pair for pair in held if pair not in down]
     operation = operations.insert(
         session,

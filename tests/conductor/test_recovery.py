@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
+from pinfold.conductor.scheduler import Place, Proposal
 from pinfold.db.models import Operation
 from pinfold.model import errors, states
 from pinfold.rpcapi.messages import Release, Released
@@ -219,7 +220,9 @@ def test_two_conductors_that_run_one_operation_cast_it_once(box: Box) -> None:
     box.sweep()
     assert len(box.compute.work) == casts + 1
     bell = box.book.write(
-        lambda session: box.runner._decide(session, operation, seen[0].attempt, ("n1",), ())
+        lambda session: box.runner._decide(
+            session, operation, seen[0].attempt, Proposal((Place("n1", "n1"),))
+        )
     )
     assert bell.work == ()
     assert box.book.read(lambda s: s.scalar(sa.select(sa.func.count()).select_from(Operation))) == 1

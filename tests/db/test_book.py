@@ -112,7 +112,9 @@ def test_deleting_a_claim_frees_all_its_cpus_exactly_once(node: Book) -> None:
     take(node, "a", 1, 2)
 
     def free(session: Session) -> int:
-        return claims.free(session, session.scalars(sa.select(Claim)).one())
+        return claims.free(
+            session, session.scalars(sa.select(Claim)).one(), session.scalars(sa.select(Node)).one()
+        )
 
     assert node.write(free) == 2
     assert pins(node) == set()
@@ -126,7 +128,9 @@ def test_an_instance_has_one_claim_of_a_role_but_any_number_of_leftovers(node: B
         take(node, "a", 2, generation=1)
 
     def leave(session: Session) -> None:
-        claims.set_role(session, session.scalars(sa.select(Claim)).one(), claims.LEFTOVER)
+        claims.set_role(
+            session.scalars(sa.select(Claim)).one(), session.scalars(sa.select(Node)).one(), claims.LEFTOVER
+        )
 
     node.write(leave)
     take(node, "a", 2, generation=2, role="incoming")

@@ -119,7 +119,7 @@ PLAN = Plan(
         "power_off": Deed(power_off, undo=power_on),
         "snapshot": Deed(snapshot, undo=delete_image),
         "record": Deed(recorded),
-        "destroy": Deed(destroying.destroy),
+        "destroy": Deed(destroying.destroy, begins=False),
     },
     driver.SHUTDOWN,
 )

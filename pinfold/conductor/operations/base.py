@@ -71,7 +71,7 @@ class Deed:
         times = self.settings.times
         return self.at + min(times.lease, times.sweep_after * 2.0 ** max(0, self.operation.attempt - 1))
 
-    def cast(self, node: Node, claim: Claim | None) -> Bell:
+    def cast(self, node: operations.Place, claim: Claim | None) -> Bell:
         """A new attempt, for the worker of ``node``. Every new cast raises the attempt."""
         self.operation.attempt += 1
         operations.lease(self.session, self.operation, node.host, None, self.patience())
@@ -85,18 +85,17 @@ class Deed:
 
     def close(self, outcome: str, fault: Fault | None = None) -> None:
         """End the operation."""
-        operations.close(self.session, self.operation, self.instance, outcome, self.at, fault)
+        operations.close(self.operation, self.instance, outcome, self.at, fault)
 
     def leave(self, held: Held) -> None:
         """Turn claims into leftovers."""
-        operations.to_leftovers(self.session, self.operation, held)
-        self._claims = None
+        operations.to_leftovers(self.operation, held)
 
-    def free(self, claim: Claim) -> Freed:
+    def free(self, held: tuple[Claim, Node]) -> Freed:
         """Delete a claim, on the word of its node's worker."""
-        claim_id = claim.id
-        generation = book_claims.free(self.session, claim)
-        self._claims = None
+        claim_id = held[0].id
+        generation = book_claims.free(self.session, *held)
+        self._claims = [pair for pair in self.claims if pair[0].id != claim_id]
         return Freed(claim_id, generation)
 
 

@@ -16,9 +16,9 @@ class Delete:
 
     def finish(self, deed: Deed, node: str) -> Freed:
         freed = Freed()
-        for claim, where in book_claims.holding(deed.claims):
-            if where.name == node:
-                freed = deed.free(claim)
+        for held in book_claims.holding(deed.claims):
+            if held[1].name == node:
+                freed = deed.free(held)
         self._end_if_nothing_is_held(deed)
         return freed
 

@@ -45,9 +45,9 @@ class InPlace:
 def offloaded(deed: Deed, node: str) -> Freed:
     """The guest is gone from ``node``: its claim goes, and the state changes, in this one transaction."""
     freed = Freed()
-    for claim, where in book_claims.holding(deed.claims):
-        if where.name == node:
-            freed = deed.free(claim)
+    for held in book_claims.holding(deed.claims):
+        if held[1].name == node:
+            freed = deed.free(held)
     deed.close(states.OFFLOADED)
     return freed
 

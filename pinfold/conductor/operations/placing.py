@@ -24,10 +24,10 @@ class Placing:
         held = deed.claim(book_claims.INCOMING)
         if held is None or held[1].name != node:
             raise LookupError(f"operation {deed.operation.id} has no claim on {node}")
-        book_claims.set_role(deed.session, held[0], book_claims.CURRENT)
+        generation = book_claims.set_role(*held, book_claims.CURRENT)
         deed.close(states.DONE)
         self.placed(deed)
-        return Freed()
+        return Freed(None, generation)
 
     def placed(self, deed: Deed) -> None:
         """The server runs: what else that means for this kind."""
@@ -36,7 +36,7 @@ class Placing:
         freed = Freed()
         held = deed.claim(book_claims.INCOMING)
         if held is not None and abort.clean:
-            freed = deed.free(held[0])
+            freed = deed.free(held)
         elif held is not None:
             deed.leave([held])
         operations.note_error(deed.operation, abort.message, deed.at)

@@ -16,7 +16,7 @@ class Shelve(inplace.InPlace):
         if step != "record":
             return bool(deed.operation.arguments.get("offload"))
         if deed.instance.vm_state != states.SHELVED:
-            operations.record(deed.session, deed.operation, deed.instance, deed.at)
+            operations.record(deed.operation, deed.instance, deed.at)
             offload = deed.settings.shelved_offload_time == 0
             deed.operation.arguments = {**deed.operation.arguments, "offload": offload}
         if deed.operation.arguments["offload"]:
