@@ -81,7 +81,7 @@ class _Matching:
 
 
 def _assign_moving(rows: Sequence[int]) -> list[int] | None:
-    """`assign` where a row's best free column may have to go to a later row."""
+    """``assign`` where a row's best free column may have to go to a later row."""
     matching = _Matching(rows)
     if 0 in rows or not all(matching.augment(row) for row in range(len(rows))):
         return None

@@ -110,7 +110,7 @@ def _scatter(by_fit: list[Core], wanted: int) -> tuple[list[int], list[Core]]:
 
 
 def _cut(left: list[Core], count: int, least: int = 1, own: int = 0) -> Core:
-    """Take ``count`` threads off the core with the fewest that has so many. Under `require` (``least`` 2) a
+    """Take ``count`` threads off the core with the fewest that has so many. Under ``require`` (``least`` 2) a
     vCPU must not end up alone: the core is one of the guest's ``own`` (the first ones), or has a free thread
     more."""
     core = min(

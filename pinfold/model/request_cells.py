@@ -157,7 +157,7 @@ def _explicit(
 def _page_size(props: Props) -> int | None:
     """The page size in KiB, or SMALL, LARGE or ANY; None where nothing is asked.
 
-    The image may choose only where the flavor says `any` or `large`. A size of 0 means none, as for Nova.
+    The image may choose only where the flavor says ``any`` or ``large``. A size of 0 means none, as for Nova.
     """
     flavor, image = props.flavor("mem_page_size"), props.image("mem_page_size")
     if flavor is None:

@@ -71,7 +71,7 @@ def _cpu_policy(props: Props) -> str | None:
 
 
 def _thread_policy(props: Props) -> str | None:
-    """The flavor's policy (even `prefer`), else the image's; `isolate` and `require` must agree."""
+    """The flavor's policy (even ``prefer``), else the image's; ``isolate`` and ``require`` must agree."""
     flavor, image = props.choice(
         "cpu_thread_policy", _THREAD_POLICIES, "invalid-cpu-thread-allocation-policy"
     )
@@ -167,7 +167,7 @@ def _from_resources(props: Props, policy: str | None, emulator: str | None, vcpu
 
 
 def _from_trait(props: Props, threads: str | None) -> str | None:
-    """The hyperthreading trait required means `require`, forbidden means `isolate`."""
+    """The hyperthreading trait required means ``require``, forbidden means ``isolate``."""
     trait = next((v for k, v in props.extra_specs.items() if _TRAIT.fullmatch(k)), None)
     if trait is None and props.image_properties.get("trait:HW_CPU_HYPERTHREADING") == "required":
         trait = "required"

@@ -29,7 +29,7 @@ DATA = Path(__file__).parent / "data"
 
 @cache
 def lines(name: str) -> tuple[Line, ...]:
-    """All lines of ``random``, ``nova_is_wrong`` or ``vectors``."""
+    """All lines of ``random``, ``nova_is_wrong``, ``found`` or ``vectors``."""
     with gzip.open(DATA / f"numa_{name}.jsonl.gz", "rt") as stream:
         return tuple(map(json.loads, stream))
 

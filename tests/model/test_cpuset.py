@@ -26,14 +26,16 @@ from pinfold.model.errors import InvalidRequest
         ("5-5", {5}),
     ],
 )
-def test_f110_a_list_names_these_cpus(text: str, cpus: set[int]) -> None:
+def test_a_list_names_these_cpus(text: str, cpus: set[int]) -> None:
+    """F110."""
     assert cpuset.parse(text) == cpus
 
 
 @pytest.mark.parametrize(
     "text", ["3-1", "a", "0-", "-1", "1-2-3", "1.5", "^", "1;2", "٣", "0x1", "1 2", "+1"]
 )
-def test_f110_a_list_that_is_none_is_refused_with_its_text(text: str) -> None:
+def test_a_list_that_is_none_is_refused_with_its_text(text: str) -> None:
+    """F110."""
     with pytest.raises(InvalidRequest) as refused:
         cpuset.parse(f"0,{text}")
     assert refused.value.code == "invalid-cpu-list"
@@ -52,7 +54,8 @@ def test_a_long_text_is_cut_in_the_message() -> None:
     assert len(refused.value.message) < 300
 
 
-def test_f101_gaps_and_ids_above_the_word_size_come_back_as_they_were() -> None:
+def test_gaps_and_ids_above_the_word_size_come_back_as_they_were() -> None:
+    """F101."""
     cpus = {0, *range(3, 6), *range(7, 23), 25, 63, 64, 127, 128, 255, 1023, 1024, 4095}
     assert cpuset.render(cpus) == "0,3-5,7-22,25,63-64,127-128,255,1023-1024,4095"
     assert cpuset.parse(cpuset.render(cpus)) == cpus

@@ -108,26 +108,28 @@ def test_require_never_leaves_two_vcpus_without_a_sibling() -> None:
 
 
 @pytest.mark.parametrize(("vcpus", "held"), [(2, 4), (4, 8), (5, None)])
-def test_f044_isolate_takes_whole_cores_of_dedicated_cpus(vcpus: int, held: int | None) -> None:
-    """On a host with cpu_dedicated_set, where Nova refuses siblings altogether."""
+def test_isolate_takes_whole_cores_of_dedicated_cpus(vcpus: int, held: int | None) -> None:
+    """F044. On a host with cpu_dedicated_set, where Nova refuses siblings altogether."""
     placement = numa.fit(*host(cell(0, "0-7", threads=2)), dedicated(vcpus, threads="isolate"))
     assert (placement and len(numa.held_cpus(placement.cells[0]))) == held
 
 
 @pytest.mark.parametrize(("vcpus", "held"), [(2, 2), (4, 4), (5, None)])
-def test_f044_isolate_without_siblings_takes_single_cpus(vcpus: int, held: int | None) -> None:
+def test_isolate_without_siblings_takes_single_cpus(vcpus: int, held: int | None) -> None:
+    """F044."""
     placement = numa.fit(*host(cell(0, "0-3")), dedicated(vcpus, threads="isolate"))
     assert (placement and len(numa.held_cpus(placement.cells[0]))) == held
 
 
-def test_f044_nobody_lands_on_an_isolated_core() -> None:
+def test_nobody_lands_on_an_isolated_core() -> None:
+    """F044."""
     first, second = fill(host(cell(0, "0-7", threads=2)), [dedicated(2, threads="isolate"), dedicated(4)])
     assert first
     assert pins(second) == [(0, {0: 2, 1: 6, 2: 3, 3: 7})]
 
 
-def test_f044_isolate_shares_no_core_with_floating_guests() -> None:
-    """The sibling of CPU 1 is CPU 3, over which others float."""
+def test_isolate_shares_no_core_with_floating_guests() -> None:
+    """F044. The sibling of CPU 1 is CPU 3, over which others float."""
     one = HostCell(0, frozenset({3}), frozenset({0, 1, 2}), (frozenset({0, 2}), frozenset({1, 3})), 1024)
     on = host(one)
     assert pins(numa.fit(*on, dedicated(1, threads="isolate"))) == [(0, {0: 0})]
@@ -148,7 +150,8 @@ def test_isolate_takes_the_smaller_cores_first() -> None:
 # Emulator threads
 
 
-def test_f054_the_emulator_cpu_is_one_more() -> None:
+def test_the_emulator_cpu_is_one_more() -> None:
+    """F054."""
     three, four = (numa.fit(*host(cell(0, "0-3")), dedicated(n, emulator="isolate")) for n in (3, 4))
     assert pins(three) == [(0, {0: 0, 1: 1, 2: 2})]
     assert three
@@ -200,13 +203,15 @@ def test_mixed_guests_fill_pins_and_float_within_the_ratio() -> None:
     ]
 
 
-def test_f099_both_halves_of_a_mixed_guest_must_fit() -> None:
+def test_both_halves_of_a_mixed_guest_must_fit() -> None:
+    """F099."""
     assert numa.fit(*host(cell(0, "2-3", "0-1")), mixed((2, 2)))
     assert numa.fit(*host(cell(0, "2-3", "0")), mixed((2, 2))) is None
     assert numa.fit(*host(cell(0, "2", "0-1")), mixed((2, 2))) is None
 
 
-def test_f099_a_cell_without_dedicated_vcpus_has_no_pins_and_fits() -> None:
+def test_a_cell_without_dedicated_vcpus_has_no_pins_and_fits() -> None:
+    """F099."""
     assert pins(numa.fit(*split(), mixed((2, 0), (0, 2)))) == [(0, {}), (1, {2: 8, 3: 9})]
 
 
@@ -216,14 +221,14 @@ def test_f099_a_cell_without_dedicated_vcpus_has_no_pins_and_fits() -> None:
 @pytest.mark.parametrize(
     ("guest", "placed"), [((1, 2), [0, 1]), ((2, 1), [1, 0]), ((2, 2), None), ((1, 1, 1), None)]
 )
-def test_f052_guest_cells_fit_together_or_not_at_all(
-    guest: tuple[int, ...], placed: list[int] | None
-) -> None:
+def test_guest_cells_fit_together_or_not_at_all(guest: tuple[int, ...], placed: list[int] | None) -> None:
+    """F052."""
     found = numa.fit(*host(cell(0, "0-1"), cell(1, "2-3"), pinned="0"), dedicated(*guest))
     assert (found and [each.cell for each in found.cells]) == placed
 
 
-def test_f052_two_guest_cells_do_not_share_a_host_cell() -> None:
+def test_two_guest_cells_do_not_share_a_host_cell() -> None:
+    """F052."""
     assert numa.fit(*host(cell(0, "0-7")), dedicated(1, 1)) is None
 
 
@@ -327,7 +332,8 @@ def test_any_takes_the_largest_size_that_divides_and_has_room() -> None:
     assert (odd.cells[0].page_size_kb, odd.cells[0].pages) == (LARGE_KB, 768)
 
 
-def test_f098_reserved_pages_are_not_handed_out() -> None:
+def test_reserved_pages_are_not_handed_out() -> None:
+    """F098."""
     on = host(cell(0, "0-3", pages=_pages((SMALL_KB, 1 << 20), (LARGE_KB, 1024, 512))))
     first, second = fill(on, [dedicated(1, memory_mb=1024, page_size=LARGE_KB)] * 2)
     assert first
@@ -386,7 +392,8 @@ def test_a_host_without_cells_fits_nobody() -> None:
 # Names of CPUs and cells
 
 
-def test_f101_cpus_above_the_word_size_and_with_gaps_are_pinned_exactly() -> None:
+def test_cpus_above_the_word_size_and_with_gaps_are_pinned_exactly() -> None:
+    """F101."""
     on = host(cell(0, "63,64,127,255,1023,4096"))
     placement = numa.fit(*on, dedicated(6))
     assert pins(placement) == [(0, {0: 63, 1: 64, 2: 127, 3: 255, 4: 1023, 5: 4096})]

@@ -39,7 +39,7 @@ def test_the_verdict_is_novas_wherever_nova_is_right() -> None:
 
 def test_each_placement_satisfies_all_equations() -> None:
     wrong = {}
-    for line in [*fits("random"), *fits("nova_is_wrong")]:
+    for line in [*fits("random"), *fits("nova_is_wrong"), *fits("found")]:
         placement = _our_placement(line)
         if placement and (names := broken(host(line), guest(line), limits(line), placement)):
             wrong[line["id"]] = names
@@ -69,19 +69,22 @@ def test_what_is_added_and_released_leaves_the_host_as_it_was() -> None:
 def test_where_it_says_no_trying_everything_finds_nothing_either() -> None:
     missed = [
         line["id"]
-        for line in [*fits("random"), *fits("nova_is_wrong")]
+        for line in [*fits("random"), *fits("nova_is_wrong"), *fits("found")]
         if _our_placement(line) is None and possible(host(line), guest(line), limits(line))
     ]
     assert missed == []
 
 
-def test_nova_is_wrong_where_it_is_said_to_be() -> None:
+@pytest.mark.parametrize("name", ["nova_is_wrong", "found"])
+def test_nova_is_wrong_where_it_is_said_to_be(name: str) -> None:
     """Its placement breaks an equation, or it found none where ours breaks none."""
-    for line in fits("nova_is_wrong"):
+    for line in fits(name):
         if line["result"] is not None:
             assert broken(host(line), guest(line), limits(line), nova_placement(line))
         else:
-            assert _our_placement(line) is not None
+            placement = _our_placement(line)
+            assert placement is not None
+            assert not broken(host(line), guest(line), limits(line), placement)
 
 
 def test_novas_page_size_sticks_to_the_first_host_cell_that_was_tried() -> None:

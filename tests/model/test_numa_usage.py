@@ -27,16 +27,18 @@ def _pinned(*cpus: int, **more: Any) -> Placement:
     ("change", "cpus", "named"),
     [(numa.add, (1, 2), "1"), (numa.add, (9,), "9"), (numa.release, (1, 2), "2"), (numa.release, (7,), "7")],
 )
-def test_f038_cpus_that_are_taken_or_not_held_or_not_there_are_refused_by_name(
+def test_cpus_that_are_taken_or_not_held_or_not_there_are_refused_by_name(
     change: Change, cpus: tuple[int, ...], named: str
 ) -> None:
+    """F038."""
     topology, usage = host(cell(0, "0-3"), pinned="0-1")
     with pytest.raises(AccountingError, match=named):
         change(usage, _pinned(*cpus), topology)
     assert usage[0].pinned == {0, 1}
 
 
-def test_f038_releasing_twice_is_an_error() -> None:
+def test_releasing_twice_is_an_error() -> None:
+    """F038."""
     topology, usage = host(cell(0, "0-3"))
     once = numa.release(numa.add(usage, _pinned(0), topology), _pinned(0), topology)
     with pytest.raises(AccountingError):
@@ -52,7 +54,8 @@ def test_f038_releasing_twice_is_an_error() -> None:
         _pinned(memory_mb=0, overcommit=True, page_size_kb=SMALL_KB, pages=1),
     ],
 )
-def test_f098_releasing_more_than_is_in_use_is_an_error_and_no_silent_zero(placement: Placement) -> None:
+def test_releasing_more_than_is_in_use_is_an_error_and_no_silent_zero(placement: Placement) -> None:
+    """F098."""
     topology, usage = host(cell(0, "0-3", "4-5", pages=[HostPages(SMALL_KB, 9), HostPages(LARGE_KB, 9)]))
     with pytest.raises(AccountingError):
         numa.release(usage, placement, topology)
@@ -119,14 +122,16 @@ def test_a_cell_that_the_host_has_not_is_an_error() -> None:
         numa.add(usage, Placement((PlacedCell(0, 5, frozenset(), {}, 0),)), topology)
 
 
-def test_f052_usage_lands_on_the_cells_that_were_chosen() -> None:
+def test_usage_lands_on_the_cells_that_were_chosen() -> None:
+    """F052."""
     topology, usage = host(cell(0, "0-1"), cell(1, "2-3"), pinned="0")
     placement = numa.fit(topology, usage, dedicated(1, 2))
     assert placement
     assert [use.pinned for use in numa.add(usage, placement, topology)] == [{0, 1}, {2, 3}]
 
 
-def test_f054_the_emulator_cpu_is_given_back_too() -> None:
+def test_the_emulator_cpu_is_given_back_too() -> None:
+    """F054."""
     topology, usage = host(cell(0, "0-3"))
     placement = numa.fit(topology, usage, dedicated(3, emulator="isolate"))
     assert placement
@@ -135,7 +140,8 @@ def test_f054_the_emulator_cpu_is_given_back_too() -> None:
     assert usage[0].pinned == frozenset()
 
 
-def test_f098_the_page_table_outlives_a_guest_that_uses_none_of_it() -> None:
+def test_the_page_table_outlives_a_guest_that_uses_none_of_it() -> None:
+    """F098."""
     topology, usage = host(
         cell(0, "0-1", "2-3", pages=[HostPages(SMALL_KB, 4096), HostPages(LARGE_KB, 64, 32)])
     )
@@ -146,7 +152,8 @@ def test_f098_the_page_table_outlives_a_guest_that_uses_none_of_it() -> None:
     assert not numa.fit(topology, usage, dedicated(1, memory_mb=66, page_size=LARGE_KB))
 
 
-def test_f044_held_siblings_are_taken_and_given_back() -> None:
+def test_held_siblings_are_taken_and_given_back() -> None:
+    """F044."""
     topology, usage = host(cell(0, "0-7", threads=2))
     placement = numa.fit(topology, usage, dedicated(2, threads="isolate"))
     assert placement

@@ -200,14 +200,15 @@ def test_page_sizes_are_kib_or_have_units(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["1G", "2M", "3072kB", "-1", "bogus", "1.5", "1500B", "0MB", "2 MB", "٢", "9" * 40, "2MBx", "1e3"]
 )
-def test_f118_a_page_size_that_is_none_is_refused(text: str) -> None:
+def test_a_page_size_that_is_none_is_refused(text: str) -> None:
+    """F118."""
     error = refusal({"hw:mem_page_size": text})
     assert error.code == "memory-page-size-invalid"
     assert f"'hw:mem_page_size' is '{text}'" in error.message
 
 
-def test_f118_a_page_size_of_zero_is_none_at_all() -> None:
-    """As Nova has it: with another need the guest has a cell, and no page size."""
+def test_a_page_size_of_zero_is_none_at_all() -> None:
+    """F118. As Nova has it: with another need the guest has a cell, and no page size."""
     assert guest_cells(ask(DEDICATED | {"hw:mem_page_size": "0"}))[0].page_size is None
 
 
@@ -327,14 +328,16 @@ def test_the_guest_sees_sockets_cores_and_threads(
         ),
     ],
 )
-def test_f118_what_can_never_be_is_refused_by_name(code: str, flavor: Properties, named: str) -> None:
+def test_what_can_never_be_is_refused_by_name(code: str, flavor: Properties, named: str) -> None:
+    """F118."""
     error = refusal(flavor)
     assert error.code == code
     assert named in error.message
 
 
 @pytest.mark.parametrize("nodes", ["0", "-1", "x", "1.5", "129", "²", "02", " 2", "+2"])
-def test_f118_a_number_of_cells_that_is_none_is_refused(nodes: str) -> None:
+def test_a_number_of_cells_that_is_none_is_refused(nodes: str) -> None:
+    """F118."""
     error = refusal({"hw:numa_nodes": nodes})
     assert error.code == "invalid-numa-nodes-number"
     assert f"'hw:numa_nodes' is '{nodes}'" in error.message
@@ -356,7 +359,8 @@ def test_f118_a_number_of_cells_that_is_none_is_refused(nodes: str) -> None:
         ("memory-out-of-range", {"cpus.0": "0", "cpus.1": "1,2", "mem.0": "x", "mem.1": "512"}),
     ],
 )
-def test_f118_cells_that_do_not_tile_the_flavor_are_refused(code: str, lists: Properties) -> None:
+def test_cells_that_do_not_tile_the_flavor_are_refused(code: str, lists: Properties) -> None:
+    """F118."""
     error = refusal(TWO_CELLS | {f"hw:numa_{name}": value for name, value in lists.items()}, vcpus=3)
     assert error.code == f"image-numa-topology-{code}"
     assert "hw:numa_" in error.message
