@@ -211,6 +211,8 @@ def _images(endpoint: str) -> str:
 
 
 def _quoted(image: str) -> str:
+    if not image.strip("."):  # a path of its own meaning
+        raise ImageNotFound(f"There is no image '{image}'.")
     return quote(image, safe="")
 
 

@@ -207,13 +207,13 @@ def test_a_download_that_is_begun_ends_although_the_image_is_deleted(store: Stor
 
 
 def test_of_many_that_create_one_id_at_once_one_succeeds(opened: Open) -> None:
-    start = threading.Barrier(4)
+    start, made = threading.Barrier(4), record()
 
     def create(_: int) -> bool:
         store = opened()
         start.wait(10)
         try:
-            store.create(record("same"))
+            store.create(made)
             return True
         except errors.Conflict:
             return False
