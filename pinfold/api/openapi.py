@@ -73,7 +73,7 @@ _ERROR: Document = {
 def _operation(route: Route) -> Document:
     words = (route.handler.__doc__ or "").strip().splitlines()
     made: Document = {
-        "operationId": f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}",
+        "operationId": route.method.lower() + re.sub(r"\W+", "_", route.path).rstrip("_"),
         "summary": words[0] if words else "",
         "tags": [route.handler.__module__.rpartition(".")[2].partition("_")[0]],
         "parameters": _parameters(route),

@@ -215,8 +215,11 @@ def test_one_odd_row_does_not_hide_the_others(cloud: Cloud) -> None:
     """F119: a row whose side rows are gone, or that names a state nobody knows."""
     good, odd = cloud.boot(name="good"), cloud.boot(name="odd")
     set_values(cloud, odd, vm_state="melted", fault={"code": 500, "message": "m", "created": 1.0})
-    for table in ("claims", "operations"):
-        query = sa.text(f"DELETE FROM {table} WHERE instance_id = :id")
-        cloud.book.write(lambda session, query=query: session.execute(query, {"id": odd}))
+
+    def orphan(session: Any) -> None:
+        for table in ("claims", "operations"):
+            session.execute(sa.text(f"DELETE FROM {table} WHERE instance_id = :id"), {"id": odd})
+
+    cloud.book.write(orphan)
     listed = cloud.demo.get("/v2.1/servers/detail").json()["servers"]
     assert {server["id"]: server["status"] for server in listed} == {good: "ACTIVE", odd: "UNKNOWN"}
