@@ -17,10 +17,10 @@ from tests.functional.harness import Cloud, check_books, only_multi, until
 
 
 class Tap:
-    """Sees every message for one host's worker, and can deliver it again: as a broker does after a reconnect."""
+    """Sees every message with a routing key, and can deliver it again: as a broker does after a reconnect."""
 
-    def __init__(self, cloud: Cloud, host: str) -> None:
-        self._key = f"compute.{host}"
+    def __init__(self, cloud: Cloud, key: str) -> None:
+        self._key = key
         self._seen: dict[str, amqp.Message] = {}
         self._broker = cloud.state.servers[rabbit.NAME]
         self._user, self._password = f"tap-{secrets.token_hex(4)}", secrets.token_hex(8)
@@ -87,6 +87,10 @@ class Tap:
         connection.close()
         return len(self._seen)
 
+    def methods(self) -> set[str]:
+        """The methods that were asked for; replies have none."""
+        return {method for message in self._seen.values() if (method := _inner(message).get("method"))}
+
     def close(self) -> None:
         self._stop = True
         self._thread.join()
@@ -100,8 +104,8 @@ def _inner(message: amqp.Message) -> dict[str, Any]:
 
 
 @contextmanager
-def tapped(cloud: Cloud, host: str = "host-1") -> Iterator[Tap]:
-    tap = Tap(cloud, host)
+def tapped(cloud: Cloud, key: str = "compute.host-1") -> Iterator[Tap]:
+    tap = Tap(cloud, key)
     try:
         yield tap
     finally:
@@ -169,6 +173,19 @@ def _barrier(cloud: Cloud) -> None:
     other = cloud.boot("barrier", "p1")
     cloud.delete(other)
     cloud.audit()
+
+
+@only_multi
+def test_a_delete_of_an_offloaded_server_sends_no_message_at_all(cloud: Cloud) -> None:
+    """Nothing but heartbeats passes the broker."""
+    server = cloud.boot("server", "p4")
+    cloud.offload(server)
+    with tapped(cloud, "#") as tap:
+        cloud.client.delete(server)
+        assert cloud.client.request("GET", f"/v2.1/servers/{server}").status_code == 404
+        cloud.await_no_images()
+        until(lambda: "heartbeat" in tap.methods(), lambda: "the tap sees no heartbeat", 20)
+        assert tap.methods() <= {"heartbeat", "node_view", "ping"}
 
 
 @only_multi
