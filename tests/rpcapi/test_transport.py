@@ -303,7 +303,8 @@ def test_messages_start_in_the_order_in_which_they_were_sent(wiring: Wiring, top
 
 
 def test_many_callers_each_get_their_own_reply(wiring: Wiring, topic: str) -> None:
-    client, wrong = wiring.transport(), []
+    client = wiring.transport()
+    wrong: list[list[int]] = []
 
     def ask(name: int) -> None:
         asked = [[name, number] for number in range(25)]

@@ -14,7 +14,14 @@ from pinfold.model import errors
 Register = Callable[[cfg.ConfigOpts], None]
 
 # Libraries that tell more than an operator wants to read.
-_QUIETER = ["amqp=WARN", "kombu=WARN", "oslo.messaging=INFO", "oslo_messaging=INFO", "sqlalchemy=WARN", "alembic=WARN"]
+_QUIETER = [
+    "amqp=WARN",
+    "kombu=WARN",
+    "oslo.messaging=INFO",
+    "oslo_messaging=INFO",
+    "sqlalchemy=WARN",
+    "alembic=WARN",
+]
 
 
 def configure(name: str, argv: Sequence[str], registers: Iterable[Register]) -> cfg.ConfigOpts:

@@ -1,0 +1,36 @@
+"""The process of a conductor."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from pinfold.cmd.assembly import book, broker
+from pinfold.cmd.service import OnEnd, Program, Service
+from pinfold.conductor.service import ConductorService
+from pinfold.conductor.settings import settings_from
+from pinfold.conf import conductor, image, operations
+from pinfold.db.session import Book
+from pinfold.image.build import store_from
+from pinfold.rpcapi import wire
+from pinfold.runtime import Runtime
+
+
+def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book) -> ConductorService:
+    """The conductor as the configuration has it. Raises errors.ConfigurationError."""
+    return ConductorService(
+        book,
+        transport,
+        store_from(conf, runtime),
+        runtime,
+        settings_from(conf),
+        compute_pin=conf.upgrade_levels.compute,
+    )
+
+
+def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Service]:
+    return [build(conf, runtime, broker.connect(conf, runtime), book.book_from(conf, runtime))]
+
+
+PROGRAM = Program(
+    (book.register, conductor.register, image.register, operations.register, broker.register), _build
+)

@@ -1,0 +1,182 @@
+"""One life of the process that does the work, between its fork and its end."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_service import service
+
+from pinfold import concurrency
+from pinfold.cmd.pid_files import PidFiles
+from pinfold.cmd.service import Program, Service
+from pinfold.model import errors
+from pinfold.runtime import Runtime
+
+LOG = log.getLogger(__name__)
+
+_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
+#: Of graceful_shutdown_timeout: the rest is for the supervisor, which kills without mercy after it.
+_SHARE = 0.8
+_FAILED = 1
+
+
+class Verdict:
+    """What the process that works tells its supervisor; they share this memory.
+
+    ``code`` other than 0: do not replace me, end with this code. ``worked``: some incarnation did start.
+    """
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 2)
+
+    @property
+    def code(self) -> int:
+        return self._shared[0]
+
+    @code.setter
+    def code(self, value: int) -> None:
+        self._shared[0] = value
+
+    @property
+    def worked(self) -> bool:
+        return bool(self._shared[1])
+
+    @worked.setter
+    def worked(self, value: bool) -> None:
+        self._shared[1] = value
+
+
+class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
+    """What oslo.service runs in the process that it forks, again in each that replaces one.
+
+    Made in the supervisor; ``start``, ``stop`` and ``reset`` are called in the fork.
+    """
+
+    def __init__(self, name: str, conf: cfg.ConfigOpts, program: Program, runtime: Runtime) -> None:
+        self.verdict = Verdict()
+        self._name = name
+        self._conf = conf
+        self._program = program
+        self._runtime = runtime
+        self._supervisor = os.getpid()
+        self._pid: int | None = None
+        self._stopping = runtime.event()
+        self._services: Sequence[Service] = ()
+        self._files = PidFiles(conf, runtime)
+
+    def start(self) -> None:
+        """Wait until the former process is gone, then start the services."""
+        self._pid = os.getpid()
+        if self.verdict.code:
+            # Forked in the very moment in which the supervisor was being told to stop.
+            return
+        try:
+            if self._files.take(self._supervisor, self._stopping):
+                self._start_services()
+        except (errors.ConfigurationError, cfg.Error) as error:
+            self._end(str(error))
+        except Exception:
+            LOG.exception("%s could not start", self._name)
+            if self.verdict.worked:
+                # It did work before, so it may again: have it replaced.
+                os._exit(_FAILED)
+            self._end(None)
+
+    def wait(self) -> None:
+        """Nothing to wait for: the process lives until it is told to stop."""
+
+    def stop(self, graceful: bool = True) -> None:
+        """Stop the services, and the supervisor if it is not the one who asked."""
+        if os.getpid() != self._pid:
+            # oslo.service with eventlet calls it in the supervisor, too.
+            return
+        self._stopping.set()
+        self._tell_supervisor()
+        stopping = self._runtime.spawn(self._stop_services, name="stop")
+        patience = _SHARE * self._conf.graceful_shutdown_timeout or None
+        if not stopping.join(patience):
+            LOG.warning(
+                "Some work did not end within %.0f seconds; it is left to be taken up again", patience
+            )
+        self._files.remove()
+
+    def reset(self) -> None:
+        """Read the files again and apply the options that may change; nothing is stopped for it."""
+        try:
+            self._conf.mutate_config_files()
+        except Exception as error:
+            LOG.error("The configuration was not reloaded, the former stays in force: %s", error)
+
+    def _start_services(self) -> None:
+        pause, said = _PAUSE, ""
+        while not self._stopping.is_set():
+            try:
+                self._services = self._program.build(self._conf, self._runtime, self._end)
+                for each in self._services:
+                    each.start()
+                self.verdict.worked = True
+                LOG.info("%s has started as process %d", self._name, os.getpid())
+                return
+            except errors.Unavailable as error:
+                if str(error) != said:
+                    said = str(error)
+                    LOG.warning("%s cannot start yet, and tries again: %s", self._name, said)
+            self._stop_services()
+            self._stopping.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _stop_services(self) -> None:
+        for each in reversed(self._services):
+            try:
+                each.stop()
+            except Exception:
+                LOG.exception("%s did not stop cleanly", type(each).__name__)
+
+    def _end(self, why: str | None) -> None:
+        """Have the whole service end with an error: a replacement of this process would fail as it does."""
+        if self.verdict.code or self._stopping.is_set():
+            return
+        if why is not None:
+            LOG.critical(why)
+            if not _stderr_has_the_log(self._conf):
+                print(f"{self._name}: {why}", file=sys.stderr, flush=True)
+        self.verdict.code = _FAILED
+        # Whose death ends this process, too; so does the signal that it sends back.
+        self._signal_supervisor()
+
+    def _tell_supervisor(self) -> None:
+        """SIGTERM to this process means the service: without this, it would be replaced.
+
+        A supervisor that stops already ignores the signal (cotyledon) or would die of it (eventlet).
+        """
+        if concurrency.chosen() == "threading":
+            self._signal_supervisor()
+
+    def _signal_supervisor(self) -> None:
+        if os.getppid() == self._supervisor:
+            os.kill(self._supervisor, signal.SIGTERM)
+
+
+def reload_in_place() -> None:
+    """Have SIGHUP reach ``Incarnation.reset``.
+
+    oslo.service 4.8 on cotyledon does not pass it on, so that cotyledon's default ends the process to reload.
+    """
+    if concurrency.chosen() == "threading" and "reload" not in vars(service.ServiceWrapper):
+        service.ServiceWrapper.reload = lambda wrapper: wrapper.service_instance.reset()
+
+
+def _stderr_has_the_log(conf: cfg.ConfigOpts) -> bool:
+    """Whether what is logged is read where stderr goes (then it need not be said twice)."""
+    if not conf.log_file:
+        return not (conf.log_dir or conf.use_syslog or conf.use_journal)
+    try:
+        return os.path.samestat(os.fstat(2), os.stat(os.path.join(conf.log_dir or "", conf.log_file)))
+    except OSError:
+        return False
