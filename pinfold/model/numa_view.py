@@ -8,6 +8,7 @@ between two changes of its usage. Nothing here can be seen from outside but by i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import itemgetter
 
 from pinfold.model.numa_types import ANY, LARGE, SMALL, CellUsage, HostCell, HostPages, HostTopology
@@ -123,7 +124,9 @@ class FreeCores:
         self.by_fit = cores
         self.flat: list[int] | None = None
         if cores and len(cores[0]) == len(cores[-1]):
-            self.flat = [cpu for core in cores for cpu in core]
+            self.flat = list(chain.from_iterable(cores))
+            self.at_least = [len(cores)] * (len(cores[0]) + 1)
+            return
         self.at_least = [len(cores)]
         for at, core in enumerate(cores):
             while len(self.at_least) <= len(core):
