@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import mmap
 import os
 import signal
@@ -58,11 +60,11 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
     Made in the supervisor; ``start``, ``stop`` and ``reset`` are called in the fork.
     """
 
-    def __init__(self, name: str, conf: cfg.ConfigOpts, program: Program, runtime: Runtime) -> None:
+    def __init__(self, name: str, conf: cfg.ConfigOpts, assembly: str, runtime: Runtime) -> None:
         self.verdict = Verdict()
         self._name = name
         self._conf = conf
-        self._program = program
+        self._assembly = assembly
         self._runtime = runtime
         self._supervisor = os.getpid()
         self._pid: int | None = None
@@ -76,17 +78,20 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
         if self.verdict.code:
             # Forked in the very moment in which the supervisor was being told to stop.
             return
+        why: str | None
         try:
             if self._files.take(self._supervisor, self._stopping):
-                self._start_services()
+                self._start_services(self._load())
+            return
         except (errors.ConfigurationError, cfg.Error) as error:
-            self._end(str(error))
+            why = str(error)
         except Exception:
             LOG.exception("%s could not start", self._name)
             if self.verdict.worked:
                 # It did work before, so it may again: have it replaced.
                 os._exit(_FAILED)
-            self._end(None)
+            why = None
+        self._end(why)
 
     def wait(self) -> None:
         """Nothing to wait for: the process lives until it is told to stop."""
@@ -113,15 +118,20 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
         except Exception as error:
             LOG.error("The configuration was not reloaded, the former stays in force: %s", error)
 
-    def _start_services(self) -> None:
+    def _load(self) -> Program:
+        program: Program = importlib.import_module(self._assembly).PROGRAM
+        for register in program.registers:
+            register(self._conf)
+        return program
+
+    def _start_services(self, program: Program) -> None:
         pause, said = _PAUSE, ""
         while not self._stopping.is_set():
             try:
-                self._services = self._program.build(self._conf, self._runtime, self._end)
+                self._services = program.build(self._conf, self._runtime, self._end)
                 for each in self._services:
                     each.start()
-                self.verdict.worked = True
-                LOG.info("%s has started as process %d", self._name, os.getpid())
+                self._has_started()
                 return
             except errors.Unavailable as error:
                 if str(error) != said:
@@ -130,6 +140,12 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
             self._stop_services()
             self._stopping.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _has_started(self) -> None:
+        self.verdict.worked = True
+        # What was imported stays: the collector need not look at it again and again.
+        gc.freeze()
+        LOG.info("%s has started as process %d", self._name, os.getpid())
 
     def _stop_services(self) -> None:
         for each in reversed(self._services):

@@ -1,13 +1,11 @@
 """Runs a service: a supervisor, and one process that does the work and is replaced when it dies.
 
-Imports nothing but this file's needs until the concurrency backend is chosen. The program itself is
-imported before the fork, so that a replacement has not to import it again and memory is shared.
+Imports nothing but this file's needs until the concurrency backend is chosen. The program itself is imported
+in the process that works: a supervisor that had it in memory would keep half as much again for itself.
 """
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import signal
 import sys
@@ -62,8 +60,7 @@ def main(name: str, assembly: str, argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         concurrency.choose(arguments)
-        program: Program = importlib.import_module(assembly).PROGRAM
-        return _supervise(name, program, arguments)
+        return _supervise(name, assembly, arguments)
     except errors.ConfigurationError as error:
         print(f"{name}: {error.message}", file=sys.stderr)
         return 1
@@ -73,21 +70,17 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(0)
 
 
-def _supervise(name: str, program: Program, arguments: Sequence[str]) -> int:
+def _supervise(name: str, assembly: str, arguments: Sequence[str]) -> int:
     from oslo_service import service
 
-    from pinfold.cmd import incarnation
-    from pinfold.cmd.assembly import parts
+    from pinfold.cmd import configuration, incarnation
     from pinfold.runtime import RealRuntime
 
-    conf = parts.configure(name, arguments, program.registers)
+    conf = configuration.configure(name, arguments)
     incarnation.reload_in_place()
-    work = incarnation.Incarnation(name, conf, program, RealRuntime())
+    work = incarnation.Incarnation(name, conf, assembly, RealRuntime())
     launcher = service.ProcessLauncher(conf, restart_method="mutate")
     launcher.launch_service(work, workers=1)
-    # What is there now lives as long as the process: the collector of a child need not touch (and copy) it.
-    gc.collect()
-    gc.freeze()
     code = 0
     try:
         launcher.wait()

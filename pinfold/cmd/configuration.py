@@ -1,8 +1,8 @@
-"""What every service process is put together from: configuration and log."""
+"""The configuration and the log of a service process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from oslo_config import cfg
 from oslo_log import log
@@ -10,8 +10,6 @@ from oslo_log import log
 from pinfold import concurrency
 from pinfold.conf import rpc, service
 from pinfold.model import errors
-
-Register = Callable[[cfg.ConfigOpts], None]
 
 # Libraries that tell more than an operator wants to read.
 _QUIETER = [
@@ -24,8 +22,10 @@ _QUIETER = [
 ]
 
 
-def configure(name: str, argv: Sequence[str], registers: Iterable[Register]) -> cfg.ConfigOpts:
-    """The options of process ``name`` as its files have them, and the log set up.
+def configure(name: str, argv: Sequence[str]) -> cfg.ConfigOpts:
+    """The options that every process has, as the files of ``name`` have them, and the log set up.
+
+    Further ones may be registered on it.
 
     Raises errors.ConfigurationError naming the option that is wrong.
     """
@@ -34,8 +34,6 @@ def configure(name: str, argv: Sequence[str], registers: Iterable[Register]) -> 
     log.set_defaults(default_log_levels=_QUIETER)
     service.register(conf)
     rpc.register(conf)
-    for register in registers:
-        register(conf)
     try:
         conf(list(argv), project="pinfold", prog=name)
     except cfg.Error as error:
