@@ -39,10 +39,17 @@ def read_raw(req: falcon.Request, largest: int) -> bytes:
     length = req.content_length
     if length is not None and length > largest:
         raise TooLarge(f"The body may have at most {largest} bytes.")
-    raw: bytes = req.bounded_stream.read(largest + 1)
+    raw: bytes = stream_of(req).read(largest + 1)
     if len(raw) > largest:
         raise TooLarge(f"The body may have at most {largest} bytes.")
     return raw
+
+
+def stream_of(req: falcon.Request) -> Any:
+    """The body as a file that ends. Without a length, only some servers tell where a body ends (chunked ones)."""
+    if req.content_length is None and req.env.get("wsgi.input_terminated"):
+        return req.stream
+    return req.bounded_stream
 
 
 def check_type(req: falcon.Request, raw: bytes, media_types: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from pinfold.rpcapi.context import Context, stand_in_logs
 LOG = logging.getLogger(__name__)
 
 COMPUTE = "/v2.1"
+# the version document at the address of a project, which clients read before they have a token
+_OF_PROJECT = re.compile(COMPUTE + "/[0-9a-f]{32}|" + COMPUTE + "/[0-9a-f-]{36}")
 _encode = msgspec.json.Encoder().encode
 _VARY = f"{microversions.HEADER}, {microversions.OLD_HEADER}"
 _NOBODY: tuple[str, ...] = ()
@@ -46,6 +49,8 @@ class Frame:
         req.context.request_id = request_id
         req.context.minor = None
         resp.set_header("x-openstack-request-id", request_id)
+        if _OF_PROJECT.fullmatch(req.path):
+            req.path = COMPUTE
         if req.path in self._public:
             context = Context(request_id)
         else:
@@ -63,10 +68,10 @@ class Frame:
 
     def _strip_project(self, req: falcon.Request, context: Context) -> None:
         """``/v2.1/{project}/servers`` is ``/v2.1/servers``. Raises InvalidRequest for somebody else's project."""
-        project, slash, rest = req.path[len(COMPUTE) + 1 :].partition("/")
+        project, _, rest = req.path[len(COMPUTE) + 1 :].partition("/")
         if not project or project in self._nouns:
             return
-        if not slash:
+        if not rest and project == context.project_id:
             req.path = COMPUTE
         elif rest.partition("/")[0] in self._nouns:
             if project != context.project_id:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pinfold.api import query as queries
+from pinfold.api.bodies import stream_of
 from pinfold.api.call import Call, Reply, as_uuid
 from pinfold.api.faults import BadMediaType, NotBuilt, TooLarge
 from pinfold.api.image_patch import apply, changes_of
@@ -331,7 +332,7 @@ def upload(call: Call, image: str) -> None:
 
 
 def _pieces(call: Call, largest: int) -> Iterator[bytes]:
-    stream, size, wanted = call.req.bounded_stream, 0, call.req.content_length
+    stream, size, wanted = stream_of(call.req), 0, call.req.content_length
     while piece := stream.read(_PIECE):
         size += len(piece)
         if size > largest:

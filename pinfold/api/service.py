@@ -43,6 +43,7 @@ class ApiService:
         self._deps = deps
         self._listen = listen
         self._stopping = deps.runtime.event()
+        self._turn = deps.runtime.lock()
         self._incarnation = deps.runtime.new_id()
         self._tasks: list[Task] = []
         self._server: Any = None
@@ -50,6 +51,11 @@ class ApiService:
 
     def start(self) -> None:
         """Listen; requests are answered once this returns. Raises errors.ConfigurationError for a taken port."""
+        with self._turn:
+            if not self._stopping.is_set():
+                self._begin()
+
+    def _begin(self) -> None:
         bound = _bound(self._listen)
         self.port = bound.getsockname()[1]
         # what waits for a thread is no news: the operator sees it in the latency
@@ -75,9 +81,13 @@ class ApiService:
 
     def stop(self) -> None:
         """Accept no more connections, let requests end within ``stop_wait`` seconds. Safe to repeat."""
-        if self._server is None or self._stopping.is_set():
-            return
         self._stopping.set()
+        with self._turn:
+            if self._server is not None:
+                self._drain()
+                self._server = None
+
+    def _drain(self) -> None:
         runtime = self._deps.runtime
         until = runtime.monotonic() + self._listen.stop_wait
         self._in_loop(self._close_listener)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.http.cloud import ADMIN, Cloud
+from tests.http.cloud import ADMIN, MISSING, Cloud
 
 
 def ask(cloud: Cloud, path: str = "/v2.1/servers", **headers: str) -> httpx.Response:
@@ -88,6 +88,8 @@ def test_a_project_id_may_stand_in_the_url(cloud: Cloud) -> None:
     assert cloud.demo.get(f"/v2.1/demo/servers/{server}").status_code == 200
     assert cloud.demo.get("/v2.1/demo/servers/detail").status_code == 200
     assert cloud.demo.get("/v2.1/demo/").json()["version"]["id"] == "v2.1"
+    assert cloud.client(None).get(f"/v2.1/{MISSING}").json()["version"]["id"] == "v2.1"
+    assert cloud.demo.get("/v2.1/os-unknown").status_code == 404
     assert cloud.demo.get("/v2.1/other/servers").status_code == 400
     assert cloud.other.get(f"/v2.1/demo/servers/{server}").status_code == 400
 

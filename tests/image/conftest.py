@@ -82,8 +82,7 @@ def pinfold(book: Book, gate: Gate, tmp_path: Path) -> Iterator[str]:
     cloud.transport.close()
 
 
-# Take the mark away once the API reads uploads of unannounced length; it stores nothing of them.
-PINFOLD = pytest.param("pinfold", marks=pytest.mark.skip(reason="the API drops chunked uploads"))
+PINFOLD = "pinfold"
 
 
 @pytest.fixture(params=["files", "glance", PINFOLD])
