@@ -103,6 +103,8 @@ ROUTES: tuple[Route, ...] = (
 def make_app(deps: Deps, conf: cfg.ConfigOpts) -> falcon.App[falcon.Request, falcon.Response]:
     """The WSGI application; ``conf`` is for ``[oslo_policy]`` only. Raises errors.ConfigurationError."""
     policies = Policies(conf)
+    # a SIGHUP reads the configuration again, and then the policy files
+    conf.register_mutate_hook(lambda conf, changed: policies.reload())
     routes = [route for route in ROUTES if _served(route, deps)]
     frame = Frame(deps, policies, auth.STRATEGIES[deps.settings.auth_strategy], routes)
     app = falcon.App(middleware=[frame])

@@ -11,7 +11,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from pinfold.api.deps import Deps
-from pinfold.db import hosts
+from pinfold.db import hosts, schema
 from pinfold.model import errors
 from pinfold.runtime import Task
 
@@ -50,7 +50,11 @@ class ApiService:
         self.port = listen.port
 
     def start(self) -> None:
-        """Listen; requests are answered once this returns. Raises errors.ConfigurationError for a taken port."""
+        """Listen; requests are answered once this returns.
+
+        Raises errors.ConfigurationError for a taken port, and for a database of another schema version.
+        """
+        schema.require(self._deps.book.engine)
         with self._turn:
             if not self._stopping.is_set():
                 self._begin()

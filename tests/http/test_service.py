@@ -108,9 +108,12 @@ def _refused(port: int) -> None:
 def test_a_stop_does_not_wait_for_ever(serve: Serve) -> None:
     slow = Slow()
     service = serve(slow, stop_wait=0.3)
-    asking = threading.Thread(
-        target=lambda: pytest.raises(httpx.HTTPError, httpx.get, url(service), timeout=10)
-    )
+
+    def ask() -> None:
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(url(service), timeout=10)
+
+    asking = threading.Thread(target=ask)
     asking.start()
     assert slow.arrived.acquire(timeout=5)
     began = time.monotonic()
