@@ -39,5 +39,8 @@ def configure(name: str, argv: Sequence[str]) -> cfg.ConfigOpts:
     except cfg.Error as error:
         raise errors.ConfigurationError(str(error)) from error
     concurrency.check(conf.concurrency_backend)
+    if not (conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal):
+        # oslo.log would write to the standard output, which is no place for it.
+        conf.set_override("use_stderr", True)
     log.setup(conf, "pinfold")
     return conf

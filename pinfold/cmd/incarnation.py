@@ -134,9 +134,10 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
                 self._has_started()
                 return
             except errors.Unavailable as error:
-                if str(error) != said:
-                    said = str(error)
-                    LOG.warning("%s cannot start yet, and tries again: %s", self._name, said)
+                why = str(error)
+            if why != said:
+                LOG.warning("%s cannot start yet, and tries again: %s", self._name, why)
+                said = why
             self._stop_services()
             self._stopping.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
