@@ -57,6 +57,32 @@ class Flavor(Base):
     created_at: Mapped[float] = mapped_column(Seconds)
 
 
+class FlavorAccess(Base):
+    """A project that may see and use a flavor that is not public."""
+
+    __tablename__ = "flavor_access"
+
+    flavor_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("flavors.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+
+
+class Keypair(Base):
+    """A public key of a user; servers keep its name."""
+
+    __tablename__ = "keypairs"
+    __table_args__ = (sa.UniqueConstraint("user_id", "name"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    type: Mapped[str] = mapped_column(Word)
+    public_key: Mapped[str] = mapped_column(LongText)
+    fingerprint: Mapped[str] = mapped_column(Name)
+    created_at: Mapped[float] = mapped_column(Seconds)
+
+
 class Instance(Base):
     """A server. Its host, node and pins are its claims; its task state is its open operation's."""
 
@@ -103,6 +129,83 @@ class Instance(Base):
     shelved_image: Mapped[str | None] = mapped_column(Id, default=None)
     fault: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
     """Of the last operation, if it failed: code (int), message, details, created (seconds)."""
+
+
+class ServerGroup(Base):
+    """Servers that are to be on one host, or on different ones.
+
+    Its row is the lock that members take their claims under, one after another: the rule is exact. ``most_per_host``
+    is for anti-affinity.
+    """
+
+    __tablename__ = "server_groups"
+    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    policy: Mapped[str] = mapped_column(Word)
+    most_per_host: Mapped[int | None] = mapped_column(sa.Integer, default=None)
+    created_at: Mapped[float] = mapped_column(Seconds)
+
+
+class GroupMember(Base):
+    """A server belongs to one group at most, from its creation on."""
+
+    __tablename__ = "server_group_members"
+
+    instance_id: Mapped[str] = mapped_column(
+        sa.ForeignKey("instances.id", ondelete="CASCADE"), primary_key=True
+    )
+    group_id: Mapped[str] = mapped_column(sa.ForeignKey("server_groups.id", ondelete="CASCADE"), index=True)
+
+
+class QuotaSet(Base):
+    """Limits of a project, or of a user in it, where they differ from the defaults.
+
+    The row of a project (with user "") is also the lock under which its servers and groups are counted and made.
+    """
+
+    __tablename__ = "quota_sets"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    user_id: Mapped[str] = mapped_column(Name, primary_key=True, default="")
+    limits: Mapped[dict[str, int]] = mapped_column(Json, default=dict)
+
+
+class QuotaClass(Base):
+    """Default limits; the class named ``default`` is the one that counts."""
+
+    __tablename__ = "quota_classes"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    limits: Mapped[dict[str, int]] = mapped_column(Json, default=dict)
+
+
+class Aggregate(Base):
+    """Hosts with something in common; those of one with an ``availability_zone`` are that zone."""
+
+    __tablename__ = "aggregates"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    uuid: Mapped[str] = mapped_column(Id, unique=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    availability_zone: Mapped[str | None] = mapped_column(Name, default=None)
+    meta: Mapped[dict[str, str]] = mapped_column(Json, default=dict)
+    created_at: Mapped[float] = mapped_column(Seconds)
+    updated_at: Mapped[float | None] = mapped_column(Seconds, default=None)
+
+
+class AggregateHost(Base):
+    """A host in an aggregate; it may be in several, but in one zone at most."""
+
+    __tablename__ = "aggregate_hosts"
+
+    aggregate_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("aggregates.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    host: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
 
 
 class Service(Base):
