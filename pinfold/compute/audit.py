@@ -19,7 +19,7 @@ there, are reported only: then the database or the hypervisor is more likely the
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import partial
 from typing import Literal
 
@@ -40,6 +40,7 @@ LOG = logging.getLogger(__name__)
 _OFF = (SHUTDOWN, CRASHED)
 _HOLDING = ("incoming", "current", "outgoing")
 _SECONDS = 60.0
+_LOOKS = 10
 
 Action = Literal["nothing", "destroy", "release", "power_on", "report"]
 
@@ -84,6 +85,7 @@ class Audit:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self.differences: dict[str, list[str]] = {}
+        self._off_on_purpose: dict[tuple[str, str], int] = {}
 
     def look(self, node: str) -> list[Event]:
         """Compare one node, and settle what differs where nothing is under way; each event is set once its
@@ -100,7 +102,7 @@ class Audit:
             )
             return []
         settled = []
-        for instance in _suspects(view, guests):
+        for instance in _suspects(view, guests, self._known_to_be_off(node, guests)):
             settle = partial(self._settle, node, instance, found)
             done = tools.jobs.try_submit(instance, settle, seconds=_SECONDS)
             if done is not None:
@@ -125,6 +127,20 @@ class Audit:
             for claim in view.claims
         )
 
+    def _known_to_be_off(self, node: str, guests: Mapping[str, Guest]) -> set[str]:
+        """Servers that are stopped, shelved and the like: the book is asked for them at some looks only."""
+        known = set()
+        for (where, instance), looks in list(self._off_on_purpose.items()):
+            if where != node:
+                continue
+            guest = guests.get(instance)
+            if looks == 0 or guest is None or guest.power_state not in _OFF:
+                del self._off_on_purpose[where, instance]
+            else:
+                self._off_on_purpose[where, instance] = looks - 1
+                known.add(instance)
+        return known
+
     def _settle(self, node: str, instance: str, found: list[str]) -> None:
         """Look again, inside the server's lane, and act on what is seen there."""
         tools = self._tools
@@ -134,6 +150,8 @@ class Audit:
             guest = next((guest for guest in tools.driver.list(node) if guest.instance == instance), None)
             decision = decide(view, guest)
             if decision.action == "nothing":
+                if guest is not None and view.vm_state != states.ACTIVE:
+                    self._off_on_purpose[node, instance] = _LOOKS
                 return
             self._report(found, node, f"server {instance}: {decision.why} ({decision.action})")
             tools.fence.wait(tools.runtime.monotonic() + _SECONDS)
@@ -164,7 +182,7 @@ class Audit:
         found.append(what)
 
 
-def _suspects(view: NodeView, guests: Mapping[str, Guest]) -> list[str]:
+def _suspects(view: NodeView, guests: Mapping[str, Guest], known_to_be_off: Set[str]) -> list[str]:
     """Servers that may differ, by a look from outside their lanes."""
     roles: dict[str, set[str]] = {}
     for claim in view.claims:
@@ -175,6 +193,7 @@ def _suspects(view: NodeView, guests: Mapping[str, Guest]) -> list[str]:
         missing = guest is None and bool(held - {"incoming"})
         stray = guest is not None and not held & set(_HOLDING)
         off = guest is not None and guest.power_state in _OFF and resume.CURRENT in held
+        off = off and instance not in known_to_be_off
         if missing or stray or off or resume.LEFTOVER in held:
             suspects.append(instance)
     return suspects

@@ -68,6 +68,7 @@ class ComputeService:
         self._stopping = runtime.event()
         self._stopped = runtime.event()
         self._ready = False
+        self._serving = runtime.lock()
         self._server: wire.Server | None = None
         self._tasks: list[Task] = []
         self._lock_file = -1
@@ -88,10 +89,11 @@ class ComputeService:
         tools.fence.renewed(sent_at)
         self._spawn(self._beat, "heartbeat")
         self._reconcile()
-        if self._stopping.is_set():
-            return
         manager = Manager(tools, Runner(tools, PLANS))
-        self._server = self._transport.serve(COMPUTE_TOPIC, self._settings.host, manager, COMPUTE.version)
+        with self._serving:
+            if self._stopping.is_set():
+                return
+            self._server = self._transport.serve(COMPUTE_TOPIC, self._settings.host, manager, COMPUTE.version)
         self._ready = True
         for node in self._settings.nodes:
             self._spawn(partial(self._audit_again_and_again, node), f"audit-{node}")
@@ -101,7 +103,8 @@ class ComputeService:
     def stop(self) -> None:
         """Take no more work, let what runs end within ``stop_wait`` seconds; the rest is the sweeper's. Safe to
         repeat."""
-        self._stopping.set()
+        with self._serving:
+            self._stopping.set()
         if self._server is not None:
             self._server.stop()
         tools = self.tools
@@ -165,7 +168,12 @@ class ComputeService:
     def _build(self, reports: tuple[NodeReport, ...], registered: messages.Registered) -> Tools:
         tracker = ResourceTracker(self._runtime, reports, self._view)
         for view in registered.nodes:
-            tracker.load(view)
+            try:
+                tracker.load(view)
+            except errors.AccountingError as error:
+                raise errors.ConfigurationError(
+                    f"Node {view.node} is not what its claims were made on: {error.message}"
+                ) from error
         self.tools = Tools(
             settings=self._settings,
             incarnation=self.incarnation,

@@ -65,7 +65,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class _Node:
-    """One node's part of the cache; every change happens under ``lock``."""
+    """One node's part of the cache; ``lock`` is held by the caller of everything but ``load``."""
 
     def __init__(self, runtime: Runtime, report: NodeReport) -> None:
         self.report = report
@@ -77,11 +77,13 @@ class _Node:
 
     def load(self, view: NodeView) -> None:
         """Take the book's view, unless it is older than what is known. Raises AccountingError."""
-        if view.generation < self.generation:
-            return
+        # Summed up out of the lock: with hundreds of claims it takes its time.
         usage = host.usage_of(self.report, view.claims)
-        self.usage, self.generation, self.stale = usage, view.generation, False
-        self.claims = {claim.id: claim for claim in view.claims}
+        claims = {claim.id: claim for claim in view.claims}
+        with self.lock:
+            if view.generation >= self.generation:
+                self.usage, self.claims = usage, claims
+                self.generation, self.stale = view.generation, False
 
     def step_to(self, generation: int | None) -> None:
         """A change of ours led to ``generation``; if others changed the node too, what is known is old."""
@@ -124,9 +126,7 @@ class ResourceTracker:
 
     def load(self, view: NodeView) -> None:
         """Take a node's view from the book. Raises AccountingError when its claims cannot all be true."""
-        node = self._nodes[view.node]
-        with node.lock:
-            node.load(view)
+        self._nodes[view.node].load(view)
 
     def refresh(self, name: str) -> NodeView:
         """Read a node's view from the book and take it."""
@@ -164,31 +164,21 @@ class ResourceTracker:
         ClaimRefused, what ``call`` raises, and Unavailable when others were faster until ``give_up_at``.
         """
         node = self._nodes[name]
-        fresh = False
-        if node.stale:
+        fresh = node.stale
+        if fresh:
             self.refresh(name)
-            fresh = True
         while True:
-            with node.lock:
-                proposal = _plan(node, wanted)
-                if proposal is not None:
-                    answer = call(proposal)
-                    if answer.outcome == "accepted":
-                        return _taken(node, proposal, answer)
-                    if answer.outcome == "refused":
-                        raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
-                    advanced = answer.view is not None and answer.view.generation > node.generation
-                    if answer.view is not None:
-                        node.load(answer.view)
-                elif fresh:
-                    raise _no_fit(node, wanted)
+            outcome = _try(node, wanted, call, fresh)
+            if isinstance(outcome, Held):
+                return outcome
+            planned_on = node.generation
+            view = outcome or self._refresh(name)
+            node.load(view)
+            fresh = True
             if self._runtime.monotonic() > give_up_at:
                 raise errors.Unavailable(f"The claims of node {name} changed too fast to plan on.")
-            if proposal is None:
-                self.refresh(name)
-            elif not advanced:
+            if outcome is not None and outcome.generation <= planned_on:
                 self._runtime.sleep(_PAUSE)
-            fresh = True
 
     def changed_role(self, name: str, claim: str, role: str, generation: int | None) -> None:
         """The book has given a claim another role."""
@@ -222,6 +212,27 @@ class ResourceTracker:
         self.not_held += 1
         LOG.warning("Claim %s was released on %s, where it was not held; nothing changed.", claim, where)
         return False
+
+
+def _try(
+    node: _Node, wanted: Wanted, call: Callable[[Proposal], Claimed], fresh: bool
+) -> Held | NodeView | None:
+    """Plan and claim, under the node's lock. The claim; or the view to plan on instead, None if it is to be read.
+
+    Raises NoFit when there is no room and what is known is ``fresh``, and ClaimRefused.
+    """
+    with node.lock:
+        proposal = _plan(node, wanted)
+        if proposal is None:
+            if fresh:
+                raise _no_fit(node, wanted)
+            return None
+        answer = call(proposal)
+        if answer.outcome == "accepted":
+            return _taken(node, proposal, answer)
+    if answer.outcome == "refused":
+        raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
+    return answer.view
 
 
 def _plan(node: _Node, wanted: Wanted) -> Proposal | None:

@@ -201,3 +201,28 @@ def test_a_fenced_worker_audits_nothing_away(world: World) -> None:
     world.reconcile()
     assert server in world.guests()
     assert len(world.used()) == 4
+
+
+def test_a_stopped_server_costs_a_call_at_some_audits_only(world: World) -> None:
+    server = world.boot(world.book.create(pinned(4)))
+    world.hypervisor.power_off(NODE, server)
+    world.book.set_state(server, states.STOPPED)
+    world.watch.events.clear()
+    for _ in range(11):
+        world.reconcile()
+    assert world.watch.events.count("conductor.guest") == 1
+    world.reconcile()
+    assert world.watch.events.count("conductor.guest") == 2
+
+
+def test_a_server_that_is_to_run_again_and_goes_off_is_started(world: World) -> None:
+    server = world.boot(world.book.create(pinned(4)))
+    world.hypervisor.power_off(NODE, server)
+    world.book.set_state(server, states.STOPPED)
+    world.reconcile()
+    world.hypervisor.power_on(NODE, server)
+    world.book.set_state(server, states.ACTIVE)
+    world.reconcile()
+    world.hypervisor.power_off(NODE, server)
+    world.reconcile()
+    assert world.guests() == {server: RUNNING}

@@ -219,7 +219,8 @@ class WatchedStore:
         return self._watch.see("store.upload", lambda: self._store.upload(image, pieces))
 
     def download(self, image: str) -> Iterator[bytes]:
-        return self._watch.see("store.download", lambda: self._store.download(image))
+        # Read at once, so that a test that loses it leaves no file open.
+        return iter(self._watch.see("store.download", lambda: list(self._store.download(image))))
 
     def delete(self, image: str) -> None:
         self._watch.see("store.delete", lambda: self._store.delete(image))
