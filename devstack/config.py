@@ -76,6 +76,8 @@ def sections(layout: Layout, state: State, name: str) -> Sections:
         made["database"] = _database(layout, state)
     if name in ("api", "all-in-one"):
         made["api"] = {"host": "127.0.0.1", "port": str(state.options.port), "auth_strategy": "noauth"}
+        # the usual limits of a project are those of a public cloud; here one person tries things
+        made["quota"] = {"instances": "1000", "cores": "4000", "ram": "4194304"}
     if name == "all-in-one":
         made |= _compute(layout, state.options, ",".join(state.options.host_names))
     _settings(made, state.options.settings)

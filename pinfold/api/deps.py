@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from pinfold.db.session import Book
 from pinfold.image.store import Store
 from pinfold.model import errors
+from pinfold.model.quotas import DEFAULTS
 from pinfold.model.work import Bell, Times, Work
 from pinfold.rpcapi.clients import ComputeClient, ConductorClient
 from pinfold.rpcapi.context import Context
@@ -20,7 +21,8 @@ LOG = logging.getLogger(__name__)
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The values of ``[api]`` that requests depend on; ``conf.api`` says what each means."""
+    """The values of ``[api]`` that requests depend on; ``conf.api`` says what each means. ``quotas`` are limits by
+    name, where a project has none of its own."""
 
     auth_strategy: str = "noauth"
     max_limit: int = 1000
@@ -31,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True):
     password_length: int = 12
     compute_link_prefix: str | None = None
     default_zone: str = "nova"
+    internal_zone: str = "internal"
+    quotas: dict[str, int] = msgspec.field(default_factory=DEFAULTS.copy)
 
 
 class Deps(msgspec.Struct, frozen=True):

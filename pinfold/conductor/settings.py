@@ -19,6 +19,7 @@ class Settings(msgspec.Struct, frozen=True):
     max_attempts: int = 3
     sweep_interval: float = 1.0
     heartbeat: float = 3.0
+    default_zone: str = "nova"
 
 
 def settings_from(conf: cfg.ConfigOpts) -> Settings:
@@ -31,4 +32,5 @@ def settings_from(conf: cfg.ConfigOpts) -> Settings:
         max_attempts=group.max_attempts,
         sweep_interval=group.sweep_interval,
         heartbeat=group.heartbeat,
+        default_zone=conf.default_availability_zone,
     )

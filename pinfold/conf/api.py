@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
+from pinfold.conf import quota, zones
+
 GROUP = "api"
 
 _SERVER: list[cfg.Opt] = [
@@ -112,21 +114,18 @@ _REQUESTS: list[cfg.Opt] = [
         help="What links in answers begin with, as https://cloud.example.org/compute. Set it behind a proxy that "
         "changes the scheme, the host or the path; without it the client's Host header is used.",
     ),
-    cfg.StrOpt(
-        "default_availability_zone",
-        default="nova",
-        help="The availability zone of hosts that are in none. Change it only before the first server is made.",
-    ),
 ]
 
 OPTIONS: list[cfg.Opt] = [*_SERVER, *_REQUESTS]
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group [api]."""
+    """Register the options of groups [api] and [quota], and of zones."""
     conf.register_opts(OPTIONS, group=GROUP)
+    quota.register(conf)
+    zones.register(conf)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """For the generator of sample files."""
-    return [(GROUP, OPTIONS)]
+    return [(GROUP, OPTIONS), *quota.list_opts(), *zones.list_opts()]

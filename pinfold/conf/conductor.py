@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
+from pinfold.conf import zones
+
 GROUP = "conductor"
 
 SHELVED_OFFLOAD_TIME = cfg.IntOpt(
@@ -39,7 +41,8 @@ OPTIONS: list[cfg.Opt] = [
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group [conductor] and [DEFAULT] shelved_offload_time."""
+    """Register the options of group [conductor], [DEFAULT] shelved_offload_time, and those of zones."""
+    zones.register(conf)
     conf.register_opt(SHELVED_OFFLOAD_TIME)
     conf.register_opts(OPTIONS, group=GROUP)
 

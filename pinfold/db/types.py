@@ -76,3 +76,37 @@ class Record(sa.TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
         return None if value is None else self._decoder.decode(value)
+
+
+class json_number(FunctionElement[int]):
+    """The whole number that a JSON column holds under a name (at its top): 0 where it holds none."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+    def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:
+        # both as the texts that they are
+        super().__init__(sa.type_coerce(column, sa.Text), sa.literal(name, sa.Text))
+
+
+def _arguments(element: json_number, compiler: SQLCompiler, **kw: Any) -> tuple[str, str]:
+    column, name = element.clauses
+    return compiler.process(column, **kw), compiler.process(name, **kw)
+
+
+@compiles(json_number, "postgresql")
+def _number_in_postgresql(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
+    column, name = _arguments(element, compiler, **kw)
+    return f"coalesce((({column})::json ->> {name})::bigint, 0)"
+
+
+@compiles(json_number, "mysql", "mariadb")
+def _number_in_mysql(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
+    column, name = _arguments(element, compiler, **kw)
+    return f"coalesce(cast(json_extract({column}, concat('$.', {name})) as signed), 0)"
+
+
+@compiles(json_number, "sqlite")
+def _number_in_sqlite(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
+    column, name = _arguments(element, compiler, **kw)
+    return f"coalesce(json_extract({column}, '$.' || {name}), 0)"

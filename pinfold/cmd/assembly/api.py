@@ -13,7 +13,7 @@ from pinfold.api.health import BookCollector
 from pinfold.api.service import ApiService, Listen
 from pinfold.cmd.assembly import book, broker
 from pinfold.cmd.service import OnEnd, Program, Service
-from pinfold.conf import api, image, operations
+from pinfold.conf import api, image, operations, quota
 from pinfold.db.session import Book
 from pinfold.image.build import store_from
 from pinfold.rpcapi import wire
@@ -34,7 +34,9 @@ def settings_from(conf: cfg.ConfigOpts) -> Settings:
         enable_instance_password=group.enable_instance_password,
         password_length=group.password_length,
         compute_link_prefix=group.compute_link_prefix,
-        default_zone=group.default_availability_zone,
+        default_zone=conf.default_availability_zone,
+        internal_zone=conf.internal_service_availability_zone,
+        quotas=quota.limits(conf),
     )
 
 
