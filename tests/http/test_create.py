@@ -49,7 +49,7 @@ def test_what_the_command_line_client_sends_is_accepted(cloud: Cloud) -> None:
     assert answer.json()["server"]["adminPass"] == "Passw0rd"
     shown = cloud.show(answer.json()["server"]["id"])
     assert (shown["key_name"], shown["config_drive"], shown["metadata"]) == ("kp1", "True", {"a": "b"})
-    assert (shown["description"], shown["tags"], shown["scheduler_hints"]) == ("d", ["t1"], {"foo": "bar"})
+    assert (shown["description"], shown["tags"], shown["scheduler_hints"]) == ("d", ["t1"], {"foo": ["bar"]})
     assert shown["pinned_availability_zone"] == "nova"
 
 
