@@ -323,14 +323,17 @@ class FakeBook:
         instance = self._instances[server]
         if opened is not None:
             states.require_start(kind, instance.vm_state, opened.kind)
-            opened.open, opened.failed = False, True
-            if opened.snapshot is not None and not opened.recorded:
-                self._doomed.append(opened.snapshot)
+            self._supersede(opened)
         if kind == "unshelve" and instance.vm_state == states.SHELVED:
             kind = "unshelve_in_place"
         states.require_start(kind, instance.vm_state, None)
         held = self._held(server)
         return self._open(kind, server, held[0][0] if held else next(iter(self._reports)))
+
+    def _supersede(self, operation: _Operation) -> None:
+        operation.open, operation.failed = False, True
+        if operation.snapshot is not None and not operation.recorded:
+            self._doomed.append(operation.snapshot)
 
     def _open(self, kind: str, server: str, node: str) -> Work:
         operation = _Operation(f"operation-{next(self._ids)}", kind, server, self._host, node)
@@ -393,6 +396,9 @@ class FakeBook:
 
     def delete_locally(self, server: str) -> None:
         assert not self._held(server)
+        opened = self._open_operation(server)
+        if opened is not None:
+            self._supersede(opened)
         self._instances[server].vm_state = states.DELETED
         self._forget_image(server)
 

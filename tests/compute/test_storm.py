@@ -38,12 +38,10 @@ class Storm:
         self.waiting: list[Work] = []
         self.faults = 0
         self.calm = False
+        self.working = False
         self.history: list[str] = []
         self.wrong: list[str] = []
-
-    def watch(self) -> None:
-        """From here on, anything may go wrong."""
-        self.world.watch.at = self.strike
+        world.at = world.watch.at = self.strike
 
     def strike(self, number: int, event: str, when: str) -> None:
         """Called before and after everything that the worker does outside itself."""
@@ -53,7 +51,10 @@ class Storm:
             return
         self.faults += 1
         self.history[-1] += " !"
-        self.random.choice((self.fail, self.kill, self.interfere, self.interfere))(event, when)
+        if self.working:
+            self.random.choice((self.fail, self.kill, self.interfere, self.interfere))(event, when)
+        elif event not in ("conductor.register", "conductor.heartbeat"):
+            self.fail(event, when)
 
     def fail(self, event: str, when: str) -> None:
         if event.startswith("conductor."):
@@ -139,11 +140,14 @@ class Storm:
         killed: list[Killed] = []
 
         def job() -> None:
+            self.working = True
             try:
                 self.world.run(work, seconds=1.0)
             except Killed as error:
                 self.history.append(f"killed at {error}")
                 killed.append(error)
+            finally:
+                self.working = False
 
         key = Key(work.operation, work.attempt, work.node)
         self.world.jobs.submit(work.instance, job, key=key, seconds=30)
@@ -156,9 +160,7 @@ class Storm:
             for server, power_state in self.world.guests().items():
                 if power_state == RUNNING:
                     self.world.hypervisor.power_off(NODE, server)
-        self.world.watch.at = None
         self.world.start_worker()
-        self.watch()
 
     def look(self) -> None:
         """Keep what is wrong: a thread of the worker would only log it."""
@@ -240,7 +242,6 @@ def storm(folder: Path, seed: int, *, real: bool) -> None:
     )
     try:
         weather = Storm(world, seed)
-        weather.watch()
         for _ in range(14):
             weather.faults = 0
             weather.step()

@@ -247,6 +247,7 @@ class World:
         self.folder = folder
         self.partition = partition
         self.refused: list[str] = []
+        self.at: Callable[[int, str, str], None] | None = None
         self.runtime = RealRuntime()
         self.hypervisor = FakeDriver(
             self.runtime, HOST, [NODE], str(folder / "hypervisor" / HOST), str(folder / "faults.json")
@@ -265,6 +266,7 @@ class World:
     def start_worker(self) -> None:
         """A new process on the same host: it registers and reconciles."""
         self.watch = watch = Watch()
+        watch.at = self.at
         self.driver: Driver = WatchedDriver(self.hypervisor, watch, self.refused)
         self.conductor: Conductor = WatchedConductor(lambda: self.book.conductor, watch)
         incarnation = self.runtime.new_id()
