@@ -313,10 +313,10 @@ class FakeBook:
 
     # --- API, sweeper, operator ------------------------------------------------------------------
 
-    def create(self, demand: Demand) -> Work:
+    def create(self, demand: Demand, node: str | None = None) -> Work:
         server = f"server-{next(self._ids)}"
         self._instances[server] = _Instance(demand)
-        return self._open("create", server, next(iter(self._reports)))
+        return self._open("create", server, node or next(iter(self._reports)))
 
     def ask(self, kind: str, server: str) -> Work:
         opened = self._open_operation(server)

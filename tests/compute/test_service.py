@@ -32,6 +32,7 @@ from tests.compute.test_races import Stuck
 from tests.compute.world import DISK, HOST, NODE, PARTITION, Watch, WatchedDriver
 
 CONTEXT = Context("req-test")
+OTHER = "node-2"
 
 
 class Endpoint:
@@ -94,7 +95,7 @@ class Cloud:
         self.folder = folder
         self.runtime = RealRuntime()
         self.hub = Hub(self.runtime)
-        self.hypervisor = FakeDriver(self.runtime, HOST, [NODE], str(folder / "hypervisor" / HOST))
+        self.hypervisor = FakeDriver(self.runtime, HOST, [NODE, OTHER], str(folder / "hypervisor" / HOST))
         self.store = FileStore(self.runtime, str(folder / "images"))
         now = self.runtime.now()
         self.store.create(Image(SERVER_IMAGE, "tiny", "queued", "project", "public", now, now))
@@ -151,9 +152,9 @@ class Cloud:
         """The server's vm_state."""
         return self.book.server(work.instance).vm_state
 
-    def guests(self) -> dict[str, int]:
+    def guests(self, node: str = NODE) -> dict[str, int]:
         """Power state by server."""
-        return {guest.instance: guest.power_state for guest in self.hypervisor.list(NODE)}
+        return {guest.instance: guest.power_state for guest in self.hypervisor.list(node)}
 
     def named(self) -> set[tuple[str, int]]:
         """What the last heartbeat renewed."""
@@ -245,8 +246,8 @@ def test_a_partition_that_does_not_hold_is_refused_before_anybody_hears_of_the_w
 
 
 def test_a_node_that_the_hypervisor_does_not_have_is_refused(cloud: Cloud) -> None:
-    with pytest.raises(errors.ConfigurationError, match="nodes names other"):
-        cloud.worker(nodes=("other",)).start()
+    with pytest.raises(errors.ConfigurationError, match="nodes names third"):
+        cloud.worker(nodes=("third",)).start()
 
 
 def test_a_second_worker_of_the_host_on_this_machine_is_kept_out_until_the_first_is_gone(
@@ -427,3 +428,43 @@ def test_the_machine_is_told_apart_by_an_id_that_stays(cloud: Cloud) -> None:
     cloud.start()
     assert cloud.book._host_id == first
     assert (cloud.folder / "state" / "host_id").read_text() == first
+
+
+def test_one_worker_serves_two_nodes_which_do_not_wait_for_each_other(cloud: Cloud) -> None:
+    """F027: a claim call of one node hangs."""
+    cloud.start(nodes=(NODE, OTHER))
+    stuck, claim = Stuck_on(cloud, "claim"), cloud.book.claim
+
+    def slow(record: messages.Claim) -> messages.Claimed:
+        if record.node == NODE:
+            return cloud.watch.see("claim", lambda: claim(record))
+        return claim(record)
+
+    cloud.book.claim = slow  # type: ignore[method-assign]
+    held_up = cloud.cast(cloud.book.create(pinned(4), NODE))
+    assert stuck.reached.wait(10)
+    work = cloud.cast(cloud.book.create(pinned(4), OTHER))
+    eventually(lambda: cloud.state(work) == states.ACTIVE)
+    assert cloud.guests(OTHER) == {work.instance: RUNNING}
+    stuck.go.set()
+    eventually(lambda: cloud.state(held_up) == states.ACTIVE)
+    assert cloud.guests(NODE) == {held_up.instance: RUNNING}
+
+
+def test_one_attempt_may_concern_two_nodes_of_one_worker(cloud: Cloud) -> None:
+    """A delete in the middle of a move: a cast for each claim, with one operation and attempt."""
+    cloud.start(nodes=(NODE, OTHER))
+    work = cloud.cast(cloud.book.create(pinned(4), NODE))
+    eventually(lambda: cloud.state(work) == states.ACTIVE)
+    stuck = Stuck_on(cloud, "driver.destroy")
+    delete = cloud.cast(cloud.book.ask("delete", work.instance))
+    assert stuck.reached.wait(10)
+    cloud.cast(msgspec.structs.replace(delete, node=OTHER))
+    service = cloud.services[0]
+    assert service.tools is not None
+    jobs = service.tools.jobs
+    eventually(lambda: len(jobs._keys) == 2)
+    stuck.go.set()
+    assert jobs.drain(10)
+    assert cloud.watch.events.count("driver.destroy") >= 1
+    assert cloud.state(work) == states.DELETED
