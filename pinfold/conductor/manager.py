@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
+from pinfold.conductor import rules
 from pinfold.conductor.operations import PLANS
 from pinfold.conductor.operations.base import Deed, recorded
 from pinfold.conductor.runner import Runner
@@ -29,6 +30,7 @@ from pinfold.rpcapi.wire import exported
 from pinfold.runtime import Event
 
 T = TypeVar("T")
+_REFUSED = (messages.Claimed("refused"), Bell())
 
 
 class Manager:
@@ -120,27 +122,32 @@ class Manager:
         """A worker's claim: written if the operation is its own and the node is as it was planned on."""
         claim = from_wire(record, messages.Claim)
         try:
-            return to_wire(self._book.write(lambda session: self._claim(session, claim)))
+            claimed, bell = self._book.write(lambda session: self._claim(session, claim))
         except (book_claims.StaleGeneration, db_errors.DBDuplicateEntry):
             view = self._book.read(lambda session: _view(session, claim.node))
             return to_wire(messages.Claimed("stale", view=view))
+        self._runner.ring(bell)
+        return to_wire(claimed)
 
-    def _claim(self, session: Session, claim: messages.Claim) -> messages.Claimed:
+    def _claim(self, session: Session, claim: messages.Claim) -> tuple[messages.Claimed, Bell]:
         deed = self._runner.deed(session, claim.operation)
         if deed is None or not _is_open(deed, claim.attempt) or deed.operation.left_leftover:
-            return messages.Claimed("refused")
+            return _REFUSED
         node = hosts.node_by_name(session, claim.node)
         if node is None or node.host != claim.host:
-            return messages.Claimed("refused")
+            return _REFUSED
+        barred = rules.barred(session, deed.instance, node, self._settings.default_zone)
         held = deed.claim(book_claims.INCOMING)
         if held is None and not book_claims.holding(deed.claims):
+            if barred is not None:
+                return messages.Claimed("refused"), rules.misplaced(deed, node, barred)
             generation = book_claims.take(session, node, claim.generation, _incoming(deed, claim))
             self._claimed(deed, claim)
-            return messages.Claimed("accepted", claim.claim, generation, claim.placement)
+            return messages.Claimed("accepted", claim.claim, generation, claim.placement), Bell()
         if held is None or held[1].id != node.id or held[0].operation_id != deed.operation.id:
-            return messages.Claimed("refused")
+            return _REFUSED
         self._claimed(deed, claim)
-        return messages.Claimed("accepted", held[0].id, node.generation, held[0].placement)
+        return messages.Claimed("accepted", held[0].id, node.generation, held[0].placement), Bell()
 
     def _claimed(self, deed: Deed, claim: messages.Claim) -> None:
         operations.enter(deed.operation, "claim", claim.host, deed.at)

@@ -11,6 +11,7 @@ from pinfold.conductor.operations import PLANS
 from pinfold.conductor.operations.base import Deed
 from pinfold.conductor.scheduler import Proposal, Scheduler
 from pinfold.conductor.settings import Settings
+from pinfold.conductor.wishes import wish_for
 from pinfold.db import claims as book_claims
 from pinfold.db import operations
 from pinfold.db.models import Instance, Operation
@@ -18,7 +19,6 @@ from pinfold.db.operations import Fault
 from pinfold.db.session import Book
 from pinfold.image.store import ImageNotFound, Store
 from pinfold.model import placement, states
-from pinfold.model.placement import Wish
 from pinfold.model.work import Bell
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import ComputeClient
@@ -59,14 +59,12 @@ class Runner:
         operation, instance = seen
         if operation.kind == "unshelve" and not self._has_image(operation, instance):
             return
-        wish = Wish(
-            host=operation.arguments.get("host"),
-            node=operation.arguments.get("node"),
-            failed=tuple(operation.arguments.get("failed_nodes", ())),
-        )
         proposal = self._book.read(
             lambda session: self._scheduler.choose(
-                session, instance.demand, wish, self._settings.max_attempts
+                session,
+                instance.demand,
+                wish_for(session, operation, instance),
+                self._settings.max_attempts,
             )
         )
         self.ring(

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.db import hosts
+from pinfold.db.aggregates import zones
 from pinfold.db.models import Claim, Node, Service
 from pinfold.model import host, placement
 from pinfold.model.host import NodeReport, NodeUsage
@@ -41,9 +42,10 @@ class Proposal(msgspec.Struct, frozen=True):
 class Scheduler:
     """Proposes nodes. Thread-safe: what it knows is replaced whole, never changed in place."""
 
-    def __init__(self, runtime: Runtime, service_down: float) -> None:
+    def __init__(self, runtime: Runtime, service_down: float, default_zone: str) -> None:
         self._runtime = runtime
         self._service_down = service_down
+        self._default_zone = default_zone
         self._known: dict[str, _Known] = {}
 
     def candidates(self, session: Session) -> list[Candidate]:
@@ -51,7 +53,8 @@ class Scheduler:
 
         ::
 
-            SELECT nodes.id, name, host, generation, up, disabled FROM nodes JOIN services ON host
+            SELECT nodes.id, name, host, generation, up, disabled, zone FROM nodes
+            LEFT JOIN services ON host LEFT JOIN (<zones>) ON host
             SELECT * FROM nodes WHERE id IN (:moved)
             SELECT * FROM claims WHERE node_id IN (:moved)
         """
@@ -63,8 +66,10 @@ class Scheduler:
                 Node.generation,
                 hosts.is_up(self._service_down).label("up"),
                 Service.disabled,
+                sa.func.coalesce(zones.c.zone, self._default_zone).label("zone"),
             )
             .outerjoin(Service, sa.and_(Service.binary == hosts.COMPUTE, Service.host == Node.host))
+            .outerjoin(zones, zones.c.host == Node.host)
             .order_by(Node.id)
         ).all()
         known = self._known
@@ -79,6 +84,7 @@ class Scheduler:
                 known[row.name].report,
                 known[row.name].usage,
                 placement.DOWN if not row.up else placement.DISABLED if row.disabled else None,
+                row.zone,
             )
             for row in rows
             if row.name in known

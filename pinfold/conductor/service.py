@@ -45,7 +45,7 @@ class ConductorService:
         compute = ComputeClient(
             transport, Context(request_id=f"req-conductor-{self.incarnation}"), pin=compute_pin
         )
-        scheduler = Scheduler(runtime, settings.times.service_down)
+        scheduler = Scheduler(runtime, settings.times.service_down, settings.default_zone)
         runner = Runner(book, compute, images, scheduler, settings)
         workers = Workers(book, runtime, settings.times.lease)
         self.manager = Manager(book, runner, workers, settings, outbox_bell)

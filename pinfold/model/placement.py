@@ -8,18 +8,26 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from pinfold.model import groups
 from pinfold.model import host as hosts
+from pinfold.model.groups import GroupRule
 from pinfold.model.host import NodeReport, NodeUsage
 from pinfold.model.numa import Refusal
 from pinfold.model.request import Demand
 
 DOWN, DISABLED, NOT_CHOSEN, FAILED_BEFORE = "down", "disabled", "not-chosen", "failed-before"
+OTHER_ZONE, NOT_THE_SAME, NOT_DIFFERENT = "other-zone", "not-same-host", "not-different-host"
 
 _WORDS = {
     DOWN: "is down",
     DISABLED: "is disabled",
     NOT_CHOSEN: "is not the host that was asked for",
     FAILED_BEFORE: "could not start it",
+    OTHER_ZONE: "is not in its availability zone",
+    NOT_THE_SAME: "has none of the servers that it is to be with",
+    NOT_DIFFERENT: "has servers that it is to be away from",
+    groups.AFFINITY: "has none of its server group",
+    groups.ANTI_AFFINITY: "has as many of its server group as it may have",
     "memory_mb": "has too little free memory",
     "disk_gb": "has too little free disk",
     "shared_vcpus": "has too few free shared CPUs",
@@ -41,21 +49,31 @@ _PLURAL = {"is": "are", "has": "have", "could": "could"}
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node as a scheduler sees it. ``state`` is None, or why it takes nothing (DOWN, DISABLED)."""
+    """A node as a scheduler sees it. ``state`` is None, or why it takes nothing (DOWN, DISABLED). ``zone`` is its
+    host's availability zone."""
 
     node: str
     host: str
     report: NodeReport
     usage: NodeUsage
     state: str | None = None
+    zone: str = ""
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over."""
+    """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over.
+
+    ``zone`` is the availability zone that the server is pinned to, ``group`` the rule of its server group. It is to
+    be on one of the hosts ``same``, unless that is None, and on none of ``different``.
+    """
 
     host: str | None = None
     node: str | None = None
     failed: tuple[str, ...] = ()
+    zone: str | None = None
+    same: frozenset[str] | None = None
+    different: frozenset[str] = frozenset()
+    group: GroupRule | None = None
 
 
 class HostRefusal(msgspec.Struct, frozen=True):
@@ -77,7 +95,15 @@ def _barred(candidate: Candidate, wish: Wish) -> str | None:
         return candidate.state
     if (wish.host or candidate.host) != candidate.host or (wish.node or candidate.node) != candidate.node:
         return NOT_CHOSEN
-    return FAILED_BEFORE if candidate.node in wish.failed else None
+    if candidate.node in wish.failed:
+        return FAILED_BEFORE
+    if wish.zone not in (None, candidate.zone):
+        return OTHER_ZONE
+    if wish.same is not None and candidate.host not in wish.same:
+        return NOT_THE_SAME
+    if candidate.host in wish.different:
+        return NOT_DIFFERENT
+    return wish.group.barred(candidate.host) if wish.group else None
 
 
 def choose(
@@ -85,10 +111,11 @@ def choose(
 ) -> Choice:
     """At most ``most`` nodes that ``demand`` fits: spread by free dedicated CPUs, then by free memory.
 
-    Equals are shuffled, so that schedulers that decide at once do not all choose one node.
+    What a soft policy of the server's group would rather have comes before that. Equals are shuffled, so that
+    schedulers that decide at once do not all choose one node.
     """
     ranked = [
-        (_weight(candidate, demand), rng.random(), candidate.node)
+        (_weight(candidate, demand, wish), rng.random(), candidate.node)
         for candidate in candidates
         if _barred(candidate, wish) is None
         and hosts.place(candidate.report, candidate.usage, demand) is not None
@@ -97,7 +124,7 @@ def choose(
     return Choice(tuple(node for _weight_, _random, node in ranked[:most]))
 
 
-def _weight(candidate: Candidate, demand: Demand) -> tuple[float, float]:
+def _weight(candidate: Candidate, demand: Demand, wish: Wish) -> tuple[float, float, float]:
     report, usage = candidate.report, candidate.usage
     dedicated = sum(len(cell.dedicated) for cell in report.topology.cells)
     pinned = sum(len(cell.pinned) for cell in usage.cells)
@@ -107,7 +134,8 @@ def _weight(candidate: Candidate, demand: Demand) -> tuple[float, float]:
         if demand.numa is not None
         else report.shared_cpus * report.cpu_ratio - usage.shared_vcpus
     )
-    return -free_cpus, -free_memory
+    grouped = wish.group.weight(candidate.host) if wish.group else 0
+    return grouped, -free_cpus, -free_memory
 
 
 def explain(candidates: Iterable[Candidate], demand: Demand, wish: Wish) -> tuple[HostRefusal, ...]:

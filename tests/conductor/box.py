@@ -90,7 +90,7 @@ class Box:
         self.images = images
         self.settings = settings or Settings(host="conductor-1")
         self.compute = RecordingCompute()
-        self.scheduler = Scheduler(self.runtime, self.settings.times.service_down)
+        self.scheduler = Scheduler(self.runtime, self.settings.times.service_down, self.settings.default_zone)
         runner = Runner(book, self.compute, images, self.scheduler, self.settings)  # type: ignore[arg-type]
         self.runner = runner
         workers = Workers(book, self.runtime, self.settings.times.lease)
