@@ -9,7 +9,7 @@ from oslo_db import exception as db_errors
 
 from pinfold.api import query as queries
 from pinfold.api.call import Call
-from pinfold.api.listing import limit_of, next_link, sort_of
+from pinfold.api.listing import STRICT_SINCE, allowed, limit_of, next_link, sort_of
 from pinfold.db import flavors as book_flavors
 from pinfold.db.flavors import SORTABLE, FlavorRow
 from pinfold.model import errors
@@ -17,9 +17,10 @@ from pinfold.model.request import validate_extra_specs
 
 LOG = logging.getLogger(__name__)
 
-_STRICT_SINCE = 75
 _SPECS_CHECKED_SINCE = 86
-LIST_PARAMETERS = frozenset({"limit", "marker", "is_public", "minRam", "minDisk", "sort_key", "sort_dir"})
+LIST_PARAMETERS = dict.fromkeys(
+    ("limit", "marker", "is_public", "minRam", "minDisk", "sort_key", "sort_dir"), 1
+)
 _ID_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .-_")
 
 
@@ -31,7 +32,7 @@ def view(call: Call, flavor: FlavorRow) -> dict[str, Any]:
         "ram": flavor.memory_mb,
         "disk": flavor.root_gb,
         "vcpus": flavor.vcpus,
-        "swap": flavor.swap_mb or (0 if call.minor >= _STRICT_SINCE else ""),
+        "swap": flavor.swap_mb or (0 if call.minor >= STRICT_SINCE else ""),
         "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb,
         "OS-FLV-DISABLED:disabled": flavor.disabled,
         "os-flavor-access:is_public": flavor.is_public,
@@ -73,12 +74,7 @@ def detail(call: Call) -> dict[str, Any]:
 
 def _page(call: Call, path: str) -> tuple[list[FlavorRow], dict[str, Any]]:
     call.authorize(call.project)
-    query = call.query
-    if call.minor >= _STRICT_SINCE and (unknown := query.keys() - LIST_PARAMETERS):
-        raise errors.InvalidRequest(
-            f"Additional properties are not allowed: query parameter {min(unknown)[:100]!r} was unexpected.",
-            code="invalid-parameter",
-        )
+    query = allowed(call, LIST_PARAMETERS)
     limit = limit_of(call)
     ((sort, descends), *_) = sort_of(call, SORTABLE, (("flavorid", False),))
     marker = queries.last(query, "marker")

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from pinfold.api import query as queries
 from pinfold.api.call import Call
+from pinfold.model import errors
+
+STRICT_SINCE = 75
+"""From this microversion on, most lists refuse parameters that they do not know; before, they drop them."""
+
+
+def allowed(call: Call, known: Mapping[str, int], strict_since: int = STRICT_SINCE) -> queries.Query:
+    """The parameters that count: those ``known``, each since its microversion.
+
+    Raises InvalidRequest for others, from ``strict_since`` on.
+    """
+    query = call.query
+    if call.minor >= strict_since:
+        for name in query:
+            if known.get(name, 1000) > call.minor:
+                raise errors.InvalidRequest(
+                    f"Additional properties are not allowed: query parameter {name[:100]!r} was unexpected.",
+                    code="invalid-parameter",
+                )
+    return {name: values for name, values in query.items() if known.get(name, 1000) <= call.minor}
 
 
 def limit_of(call: Call) -> int:

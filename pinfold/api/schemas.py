@@ -146,12 +146,15 @@ HINTS: Schema = {
         "cidr": {"type": "string", "pattern": r"^/[0-9a-f.:]+\Z"},
     },
     "additionalProperties": True,
+    # hints with such names are between services elsewhere, and turn checks off (F060)
+    "propertyNames": {"pattern": "^[^_]"},
 }
 HINT_KEYS = ("os:scheduler_hints", "OS-SCH-HNT:scheduler_hints")
 _ANYTHING: Schema = {}
 
 
-def _object(properties: Schema, *required: str, **more: Any) -> Schema:
+def closed(properties: Schema, *required: str, **more: Any) -> Schema:
+    """The schema of an object with these properties, and no others."""
     made: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **more}
     return made | ({"required": list(required)} if required else {})
 
@@ -176,7 +179,7 @@ def _hostname(minor: int) -> Schema:
 
 
 def _networks(minor: int) -> Schema:
-    item = _object(
+    item = closed(
         {"fixed_ip": {"type": "string"}, "port": {"type": ["string", "null"]}, "uuid": UUID}
         | ({"tag": {"type": "string", "maxLength": 60}} if minor >= 32 and minor != 37 else {})
     )
@@ -226,7 +229,7 @@ def _server_create(minor: int) -> Schema:
     if minor >= 90:
         fields["hostname"] = _hostname(minor)
     required = ("name", "flavorRef", *(["networks"] if minor >= 37 else []))
-    return _object({"server": _object(fields, *required), **dict.fromkeys(HINT_KEYS, HINTS)}, "server")
+    return closed({"server": closed(fields, *required), **dict.fromkeys(HINT_KEYS, HINTS)}, "server")
 
 
 def _server_update(minor: int) -> Schema:
@@ -235,24 +238,24 @@ def _server_update(minor: int) -> Schema:
         fields["description"] = DESCRIPTION
     if minor >= 90:
         fields["hostname"] = _hostname(minor)
-    return _object({"server": _object(fields)}, "server")
+    return closed({"server": closed(fields)}, "server")
 
 
 def _unshelve(minor: int) -> Schema:
     if minor < 77:
         return _ANYTHING
     if minor < 91:
-        return {"anyOf": [{"type": "null"}, _object({"availability_zone": NAME}, "availability_zone")]}
+        return {"anyOf": [{"type": "null"}, closed({"availability_zone": NAME}, "availability_zone")]}
     zone: Schema = {"anyOf": [NAME, {"type": "null"}]}
-    return {"anyOf": [{"type": "null"}, _object({"availability_zone": zone, "host": NAME})]}
+    return {"anyOf": [{"type": "null"}, closed({"availability_zone": zone, "host": NAME})]}
 
 
 SERVER_CREATE = Body("server_create", _server_create, (1, 19, 32, 37, 38, 42, 52, 57, 63, 74, 90, 94))
 SERVER_UPDATE = Body("server_update", _server_update, (1, 19, 90, 94))
-METADATA_BODY = Body("metadata", lambda minor: _object({"metadata": METADATA}, "metadata"))
+METADATA_BODY = Body("metadata", lambda minor: closed({"metadata": METADATA}, "metadata"))
 META_BODY = Body(
     "metadata_item",
-    lambda minor: _object({"meta": METADATA | {"minProperties": 1, "maxProperties": 1}}, "meta"),
+    lambda minor: closed({"meta": METADATA | {"minProperties": 1, "maxProperties": 1}}, "meta"),
 )
 ANYTHING = Body("anything", lambda minor: _ANYTHING)
 UNSHELVE = Body("unshelve", _unshelve, (1, 77, 91))
@@ -295,18 +298,18 @@ def _flavor_create(minor: int) -> Schema:
     }
     if minor >= 55:
         fields["description"] = {"type": ["string", "null"], "maxLength": 65535, "format": "text"}
-    return _object({"flavor": _object(fields, "name", "ram", "vcpus", "disk")}, "flavor")
+    return closed({"flavor": closed(fields, "name", "ram", "vcpus", "disk")}, "flavor")
 
 
 FLAVOR_CREATE = Body("flavor_create", _flavor_create, (1, 55))
 FLAVOR_UPDATE = Body(
     "flavor_update",
-    lambda minor: _object(
-        {"flavor": _object({"description": {"type": ["string", "null"], "maxLength": 65535}}, "description")},
+    lambda minor: closed(
+        {"flavor": closed({"description": {"type": ["string", "null"], "maxLength": 65535}}, "description")},
         "flavor",
     ),
 )
-EXTRA_SPECS = Body("extra_specs", lambda minor: _object({"extra_specs": _SPECS}, "extra_specs"))
+EXTRA_SPECS = Body("extra_specs", lambda minor: closed({"extra_specs": _SPECS}, "extra_specs"))
 EXTRA_SPEC = Body("extra_spec", lambda minor: _SPECS | {"minProperties": 1, "maxProperties": 1})
 
 # --- images -----------------------------------------------------------------------------------------
@@ -357,7 +360,7 @@ IMAGE_PATCH = Body(
     lambda minor: {
         "type": "array",
         "maxItems": 200,
-        "items": _object(
+        "items": closed(
             {
                 "op": {"enum": ["add", "replace", "remove"]},
                 "path": {"type": "string", "minLength": 2, "maxLength": 600, "pattern": "^/"},

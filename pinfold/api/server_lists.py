@@ -11,7 +11,7 @@ import msgspec
 from pinfold.api import query as queries
 from pinfold.api import server_views as views
 from pinfold.api.call import Call, as_uuid
-from pinfold.api.listing import limit_of, next_link, sort_of
+from pinfold.api.listing import allowed, limit_of, next_link, sort_of
 from pinfold.api.regex import checked, is_plain
 from pinfold.db import instances as book_instances
 from pinfold.db.instances import SORTABLE, Brief, Filters, Server
@@ -20,7 +20,6 @@ from pinfold.model import errors, states
 Row = TypeVar("Row", Server, Brief)
 
 _DEFAULT_SORT = (("created_at", True),)
-_STRICT_SINCE = 75
 
 # Parameters that are a column's value. The second is what an empty or odd value is checked with.
 _EQUAL = {
@@ -121,16 +120,9 @@ def _page(
 
 def _allowed(call: Call) -> queries.Query:
     """The parameters that count: unknown ones are refused from 2.75 on, and dropped before."""
-    query = call.query
-    if call.minor >= _STRICT_SINCE:
-        for name in query:
-            if KNOWN.get(name, 1000) > call.minor:
-                raise errors.InvalidRequest(
-                    f"Additional properties are not allowed: query parameter {name[:100]!r} was unexpected.",
-                    code="invalid-parameter",
-                )
-    allowed = KNOWN if call.allows("servers:allow_all_filters") else _OPEN_TO_ALL
-    return {name: values for name, values in query.items() if allowed.get(name, 1000) <= call.minor}
+    query = allowed(call, KNOWN)
+    known = KNOWN if call.allows("servers:allow_all_filters") else _OPEN_TO_ALL
+    return {name: values for name, values in query.items() if known.get(name, 1000) <= call.minor}
 
 
 def _filters(call: Call, query: queries.Query, rule: str) -> Filters:
