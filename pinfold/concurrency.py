@@ -13,6 +13,7 @@ import itertools
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -104,7 +105,10 @@ def _go_green() -> None:
     if early or threading.active_count() > 1:
         raise _too_early("eventlet", early or [thread.name for thread in threading.enumerate()])
     try:
-        import eventlet
+        with warnings.catch_warnings():
+            # Whoever sets the option has read in its help that eventlet is discouraged.
+            warnings.simplefilter("ignore")
+            import eventlet
     except ImportError as error:
         raise ConfigurationError(
             f"concurrency_backend = eventlet, but eventlet cannot be imported: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -10,6 +11,8 @@ from oslo_log import log
 from pinfold import concurrency
 from pinfold.conf import rpc, service
 from pinfold.model import errors
+
+LOG = log.getLogger(__name__)
 
 # Libraries that tell more than an operator wants to read.
 _QUIETER = [
@@ -22,6 +25,27 @@ _QUIETER = [
 ]
 
 
+class Configuration(cfg.ConfigOpts):
+    """Options that a reload with a broken file leaves as they are.
+
+    Supervisor and worker both reload, in places where an error would end them.
+    """
+
+    def mutate_config_files(self) -> dict[tuple[str | None, str], tuple[Any, Any]]:
+        """Read the files again; the options that changed."""
+        try:
+            changed = super().mutate_config_files()
+        except Exception as error:
+            what = str(error)
+        else:
+            # oslo.config forgets what was read before it reads the files, not after: what another thread
+            # read meanwhile would stay as it was. Every change of an override makes it forget again.
+            self.clear_override("concurrency_backend")
+            return changed
+        LOG.error("The configuration was not reloaded, the former stays in force: %s", what)
+        return {}
+
+
 def configure(name: str, argv: Sequence[str]) -> cfg.ConfigOpts:
     """The options that every process has, as the files of ``name`` have them, and the log set up.
 
@@ -29,7 +53,7 @@ def configure(name: str, argv: Sequence[str]) -> cfg.ConfigOpts:
 
     Raises errors.ConfigurationError naming the option that is wrong.
     """
-    conf = cfg.ConfigOpts()
+    conf = Configuration()
     log.register_options(conf)
     log.set_defaults(default_log_levels=_QUIETER)
     service.register(conf)

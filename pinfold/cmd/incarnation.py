@@ -32,10 +32,11 @@ class Verdict:
     """What the process that works tells its supervisor; they share this memory.
 
     ``code`` other than 0: do not replace me, end with this code. ``worked``: some incarnation did start.
+    ``stopping`` is the supervisor's to set: it has been told to stop.
     """
 
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, 2)
+        self._shared = mmap.mmap(-1, 3)
 
     @property
     def code(self) -> int:
@@ -52,6 +53,14 @@ class Verdict:
     @worked.setter
     def worked(self, value: bool) -> None:
         self._shared[1] = value
+
+    @property
+    def stopping(self) -> bool:
+        return bool(self._shared[2])
+
+    @stopping.setter
+    def stopping(self, value: bool) -> None:
+        self._shared[2] = value
 
 
 class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
@@ -99,7 +108,8 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
     def stop(self, graceful: bool = True) -> None:
         """Stop the services, and the supervisor if it is not the one who asked."""
         if os.getpid() != self._pid:
-            # oslo.service with eventlet calls it in the supervisor, too.
+            # oslo.service with eventlet calls it in the supervisor, too, before it passes the signal on.
+            self.verdict.stopping = True
             return
         self._stopping.set()
         self._tell_supervisor()
@@ -113,10 +123,7 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
 
     def reset(self) -> None:
         """Read the files again and apply the options that may change; nothing is stopped for it."""
-        try:
-            self._conf.mutate_config_files()
-        except Exception as error:
-            LOG.error("The configuration was not reloaded, the former stays in force: %s", error)
+        self._conf.mutate_config_files()
 
     def _load(self) -> Program:
         program: Program = importlib.import_module(self._assembly).PROGRAM
@@ -168,11 +175,11 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
         self._signal_supervisor()
 
     def _tell_supervisor(self) -> None:
-        """SIGTERM to this process means the service: without this, it would be replaced.
-
-        A supervisor that stops already ignores the signal (cotyledon) or would die of it (eventlet).
-        """
-        if concurrency.chosen() == "threading":
+        """SIGTERM to this process means the service: without this, it would be replaced."""
+        if concurrency.chosen() == "eventlet":
+            # The supervisor sends the signal again, and oslo.service has taken its handler away by now.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if not self.verdict.stopping:
             self._signal_supervisor()
 
     def _signal_supervisor(self) -> None:

@@ -83,12 +83,14 @@ class Toy:
         for command in self._commands:
             with suppress(ProcessLookupError):
                 os.killpg(command.pid, signal.SIGKILL)
-            command.communicate()
+            # Shown by pytest when the test fails.
+            print(command.communicate()[1])
 
 
-@pytest.fixture
-def toy(tmp_path: Path) -> Iterator[Toy]:
+@pytest.fixture(params=["threading", "eventlet"])
+def toy(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Toy]:
     made = Toy(tmp_path)
+    made.options["DEFAULT"]["concurrency_backend"] = request.param
     yield made
     made.end()
 
@@ -233,7 +235,7 @@ def test_a_first_start_that_crashes_ends_the_service_with_one_traceback(toy: Toy
 def test_what_is_unavailable_at_the_start_is_waited_for(toy: Toy) -> None:
     toy.write(start="unavailable")
     command = toy.command()
-    until(lambda: "made" in toy.diary)
+    until(lambda: "refused" in toy.diary)
     toy.allow()
     until(lambda: "started" in toy.diary)
     assert toy.authors == [toy.number()]

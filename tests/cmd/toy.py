@@ -40,6 +40,7 @@ class Toy:
         if how == "crash":
             raise KeyError("a crash")
         if how == "unavailable" and not needed.exists():
+            self._note("refused")
             raise errors.Unavailable("the toy box is away.")
         self._note("started")
         self._runtime.spawn(self._watch, name="watch")
