@@ -175,6 +175,18 @@ def test_a_shelve_taken_back_late_starts_nothing_on_a_host_that_is_forced_down(
     assert world.guests() == {server: SHUTDOWN}
 
 
+def test_a_late_message_of_a_shelve_that_failed_starts_nothing(world: World) -> None:
+    """F023: the server has been stopped since."""
+    server = world.boot(world.book.create(pinned(4)))
+    work = world.book.ask("shelve", server)
+    world.watch.on("driver.snapshot", "before", _fail)
+    world.run(work)
+    world.hypervisor.power_off(NODE, server)
+    world.book.set_state(server, states.STOPPED)
+    world.run(work)
+    assert world.guests() == {server: SHUTDOWN}
+
+
 def test_an_image_that_was_recorded_is_never_taken_back(world: World) -> None:
     """R4: the reply to ``record`` was lost, and a newer attempt has the operation."""
     server = world.boot(world.book.create(pinned(4)))

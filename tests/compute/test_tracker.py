@@ -171,6 +171,15 @@ def test_claiming_again_for_one_operation_is_the_same_claim(tracker: ResourceTra
     assert same(tracker, book)
 
 
+def test_an_operations_own_claim_does_not_stand_in_its_way(tracker: ResourceTracker, book: Pages) -> None:
+    """F022: its worker was killed after the claim, which fills the node."""
+    take(tracker, book, "a", pinned(4))
+    mine = take(tracker, book, "b", pinned(4))
+    restarted = ResourceTracker(RealRuntime(), [book.report], book.refresh)
+    restarted.load(book.view())
+    assert take(restarted, book, "b", pinned(4)) == mine
+
+
 def test_roles_change_nothing_of_what_is_taken(tracker: ResourceTracker, book: Pages) -> None:
     """F004: whatever the server's states, the claim counts from its commit to its release."""
     held = take(tracker, book, "a")
