@@ -133,7 +133,7 @@ class ConductorClient:
 
     def _call(self, method: str, record: msgspec.Struct, kind: type[T] | None) -> T:
         version = CONDUCTOR.version_for(method, record, self._pin)
-        return self._send(version, method, {"record": CONDUCTOR.body(record, self._pin)}, kind)
+        return self._send(version, method, {"record": CONDUCTOR.body(record, version)}, kind)
 
     def _send(self, version: str, method: str, arguments: dict[str, Any], kind: type[T] | None) -> T:
         target = wire.Target(CONDUCTOR_TOPIC, version)
@@ -173,8 +173,9 @@ class ComputeClient:
         if not host:
             # Without a server it would go to the queue that all workers share, so to any of them.
             raise ValueError(f"{method}: a worker is rung by its host's name")
-        target = wire.Target(COMPUTE_TOPIC, COMPUTE.version_for(method, record, self._pin), host)
-        self._transport.cast(self._context, target, method, {"record": COMPUTE.body(record, self._pin)})
+        version = COMPUTE.version_for(method, record, self._pin)
+        target = wire.Target(COMPUTE_TOPIC, version, host)
+        self._transport.cast(self._context, target, method, {"record": COMPUTE.body(record, version)})
 
 
 class CallAgain:
