@@ -34,6 +34,8 @@ class Cloud:
         self.layout, self.state, self.progress = layout, state, progress
         #: What this run started, to be stopped if it fails.
         self._begun: list[str] = []
+        #: Where in its log each of these began.
+        self._logs: dict[str, int] = {}
 
     @property
     def url(self) -> str:
@@ -101,8 +103,9 @@ class Cloud:
             self._record(rabbit.NAME, rabbit.start(self.layout, broker))
         if database and postgres.NAME not in begun:
             with self.progress.step("starting the private PostgreSQL"):
-                self._record(postgres.NAME, postgres.start(self.layout, database))
-                postgres.await_ready(self.layout, database, self.state.processes[postgres.NAME])
+                self._begun.append(postgres.NAME)
+                self.state.processes[postgres.NAME] = postgres.start(self.layout, database)
+                self.layout.save(self.state)
                 if not database.get("made"):
                     postgres.make_database(database)
                     database["made"] = True
@@ -137,6 +140,8 @@ class Cloud:
         """Start one service process; it waits by itself until its old incarnation is gone."""
         program = "all-in-one" if name == "all-in-one" else name.partition("-")[0]
         command = [str(BINARIES / f"pinfold-{program}"), "--config-file", str(self.layout.config(name))]
+        log = self.layout.log_file(name)
+        self._logs[name] = log.stat().st_size if log.exists() else 0
         self._record(name, processes.start(command, self.layout.log_file(name)))
 
     def _port_is_free(self, names: Iterable[str]) -> None:
@@ -160,11 +165,22 @@ class Cloud:
                     raise StackError(f"not ready within {READY:.0f} s: {missing}\n{self._tails(names)}")
                 time.sleep(0.1)
 
+    def has_started(self, name: str) -> bool:
+        """Whether the process that does the work of ``name`` now has said that it takes work."""
+        try:
+            pid = self.layout.pid_file(name).read_text().strip()
+            with open(self.layout.log_file(name), "rb") as log:
+                log.seek(self._logs.get(name, 0))
+                said = f" has started as process {pid}\n".encode() in log.read()
+        except FileNotFoundError:
+            return False
+        return said and processes.start_time(int(pid)) is not None
+
     def _missing(self) -> str:
         """What is not ready yet, in words; empty when all is."""
-        for name in self.state.options.services:
-            if not self.layout.pid_file(name).exists():
-                return f"{name} has not written its pid file"
+        for name in self._begun:
+            if name in self.state.options.services and not self.has_started(name):
+                return f"{name} has not started"
         try:
             with self.client() as client:
                 if (answer := client.request("GET", "/healthz")).status_code != 200:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import subprocess
+import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from devstack.layout import Layout, Process, StackError
 from devstack.progress import wait_for
 
 NAME = "postgresql"
+#: Seconds that a start may take, recovery after a crash included.
+PATIENCE = 30.0
 USER = DATABASE = "pinfold"
 
 #: ``synchronous_commit`` stays on: what a crash may lose is part of what is tested here.
@@ -62,13 +67,12 @@ def place(layout: Layout) -> Path:
     """Root may not own the data, and another user may not enter every DIR: then it stands elsewhere."""
     if owner() is None:
         return layout.root / "database"
-    return Path("/var/lib/pinfold-stack") / layout.key
+    return Path("/var/lib/pinfold-stack") / f"{layout.key}-{secrets.token_hex(3)}"
 
 
 def create(layout: Layout, port: int, password: str) -> dict[str, Any]:
     """Make the data folder and say what to record."""
     home = place(layout)
-    shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     secret = home / "password"
     secret.write_text(password + "\n")
@@ -86,25 +90,42 @@ def create(layout: Layout, port: int, password: str) -> dict[str, Any]:
 
 
 def start(layout: Layout, record: dict[str, Any]) -> Process:
+    """Start the server and wait until it answers.
+
+    After a kill -9 it refuses as long as its former processes are not all gone: then it is tried again.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        process = _launch(layout, record)
+        try:
+            wait_for("PostgreSQL answers or ends", partial(_settled, record, process), PATIENCE)
+        except BaseException as error:
+            stop(process)
+            if isinstance(error, TimeoutError):
+                raise StackError(f"{error}:\n{processes.tail(layout.log_file(NAME))}") from error
+            raise
+        if not _ended(process):
+            return process
+        if time.monotonic() > deadline or "postmaster" not in processes.tail(layout.log_file(NAME), 5):
+            raise StackError(f"PostgreSQL ended:\n{processes.tail(layout.log_file(NAME))}")
+
+
+def _settled(record: dict[str, Any], process: Process) -> bool:
+    return _answers(record) or _ended(process)
+
+
+def _ended(process: Process) -> bool:
+    processes.reap()
+    return not processes.alive(process)
+
+
+def _launch(layout: Layout, record: dict[str, Any]) -> Process:
     home, port = Path(record["home"]), record["port"]
     settings = SETTINGS | {"port": str(port), "unix_socket_directories": str(home)}
     command = [str(binaries() / "postgres"), "-D", str(home / "data")]
     for key, value in settings.items():
         command += ["-c", f"{key}={value}"]
     return processes.start(_as_owner(command), layout.log_file(NAME))
-
-
-def await_ready(layout: Layout, record: dict[str, Any], process: Process) -> None:
-    def ready() -> bool:
-        processes.reap()
-        if not processes.alive(process):
-            raise StackError(f"PostgreSQL ended:\n{processes.tail(layout.log_file(NAME))}")
-        return _answers(record)
-
-    try:
-        wait_for("PostgreSQL answers", ready, 30)
-    except TimeoutError as error:
-        raise StackError(f"{error}:\n{processes.tail(layout.log_file(NAME))}") from error
 
 
 def _answers(record: dict[str, Any]) -> bool:

@@ -19,7 +19,7 @@ step() {
   start=$(date +%s.%N)
   printf '[%6ss] %s ...' "$(elapsed "$BEGAN")" "$text"
   (
-    while sleep 2; do printf '.'; done
+    while sleep 2 && kill -0 $$ 2>/dev/null; do printf '.'; done
   ) &
   ticker=$!
   "$@" >>"$SETUP_LOG" 2>&1 </dev/null || status=$?
@@ -147,9 +147,11 @@ pip_install() { "$VENV/bin/python" -m pip install --disable-pip-version-check --
 make_environment() {
   local extras=$1 now file=$VENV/.pinfold-$1
   now=$(stamp "$extras")
-  [[ -x $VENV/bin/pinfold-api && -f $file && $(<"$file") == "$now" ]] && return
+  made() { [[ -x $VENV/bin/pinfold-api && -f $file && $(<"$file") == "$now" ]]; }
+  if made; then return; fi
   (
     flock 9
+    if made; then exit; fi
     if ! [[ -x $VENV/bin/python ]] || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
       step 'making a virtual environment' "$(find_python)" -m venv "$VENV"
     fi

@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from devstack import cloud as clouds
-from devstack import processes
 from devstack.client import ApiError, Client, Json, NotReached, pins, until
 from devstack.layout import Layout, Options, State
 from devstack.progress import Progress
@@ -211,7 +210,7 @@ class Cloud:
                 new = self.pid(service)
             except (FileNotFoundError, ValueError):
                 return False
-            return new != old and processes.start_time(new) is not None
+            return new != old and self._control().has_started(self.name_of(service))
 
         until(replaced, lambda: f"{service} (pid {old}) was not replaced", seconds)
         self.await_healthy(seconds)

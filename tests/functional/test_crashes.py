@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
+from devstack import processes
 from devstack.client import until
 from devstack.story import write_faults
 from tests.functional.harness import Cloud, check_books, only_all_in_one, only_multi
@@ -196,3 +200,20 @@ def test_everything_killed_at_once_comes_back_with_every_server(cloud: Cloud) ->
     assert cloud.pins(kept) == held
     cloud.unshelve(shelved)
     check_books(cloud)
+
+
+@only_multi
+@pytest.mark.parametrize("server", ["rabbitmq", "postgresql"])
+def test_the_broker_or_the_database_killed_and_started_again(cloud: Cloud, server: str) -> None:
+    """Nobody is restarted for it; what is asked for afterwards is done."""
+    kept = cloud.boot("kept", "p4")
+    pids = {name: cloud.pid(name) for name in cloud.options.services}
+    process = cloud.state.processes[server]
+    for pid in processes.members(process):
+        os.kill(pid, signal.SIGKILL)
+    assert f"started {server}" in cloud.resume().stdout
+    cloud.await_healthy(60)
+    cloud.offload(kept)
+    cloud.unshelve(kept)
+    check_books(cloud)
+    assert pids == {name: cloud.pid(name) for name in cloud.options.services}

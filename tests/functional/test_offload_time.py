@@ -17,11 +17,17 @@ def small(folder: Path, seconds: int) -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="module")
-def never(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def running_never(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     yield from small(tmp_path_factory.mktemp("never"), -1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def never(running_never: Cloud) -> Cloud:
+    running_never.reset()
+    return running_never
+
+
+@pytest.fixture
 def later(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     yield from small(tmp_path_factory.mktemp("later"), 2)
 
