@@ -117,8 +117,11 @@ class Bench:
         if state is None:
             raise SystemExit(f"there is no cloud in {self.layout.root}; start one with ./stack.sh")
         self.state = state
-        with Client(f"http://127.0.0.1:{state.options.port}") as client:
-            self.image = client.image_id(IMAGE)
+        try:
+            with Client(f"http://127.0.0.1:{state.options.port}") as client:
+                self.image = client.image_id(IMAGE)
+        except httpx.HTTPError as error:
+            raise SystemExit(f"the cloud in {self.layout.root} does not answer: {error}") from error
 
     def reading(self) -> meter.Reading:
         return meter.read(self.layout, self.state)

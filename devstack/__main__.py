@@ -7,8 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
+import httpx
+
 from devstack import cloud as clouds
 from devstack import processes, story, topology
+from devstack.client import ApiError, NotReached
 from devstack.layout import Layout, Options, StackError
 from devstack.progress import Progress
 
@@ -118,7 +121,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         {"up": up, "resume": resume, "down": down}[arguments.command](arguments, progress)
-    except (StackError, story.Broken) as error:
+    except (StackError, story.Broken, NotReached, ApiError, httpx.HTTPError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
