@@ -6,19 +6,23 @@ import html
 import shutil
 
 import pytest
+from docutils.core import publish_doctree
 
 from doc.source._ext import api, faults, options
 from pinfold.api.app import ROUTES
 from pinfold.db.models import Base
 from pinfold.model import states
 from tests.doc.conftest import Built
-
-# One process builds for all of them.
-pytestmark = pytest.mark.xdist_group("doc")
+from tests.doc.pages import ROOT
 
 
 def test_it_is_built_without_warnings(built: Built) -> None:
-    assert (built.done.returncode, built.done.stderr) == (0, "")
+    assert (built.code, built.said) == (0, "")
+
+
+def test_the_readme_is_read_without_warnings() -> None:
+    text = (ROOT / "README.rst").read_text(encoding="utf-8")
+    publish_doctree(text, settings_overrides={"report_level": 2, "halt_level": 2})
 
 
 def test_every_state_and_every_reason_is_on_the_page(built: Built) -> None:

@@ -71,6 +71,9 @@ def _default(option: cfg.Opt) -> str:
     return rst.literal(str(default).lower() if isinstance(default, bool) else default)
 
 
+#: Groups of oslo.messaging that nothing here needs.
+_UNUSED = {f"oslo_messaging_{name}" for name in ("kafka", "metrics", "notifications", "tracing")}
+
 #: The options that every process has, then what each program adds: as in ``pinfold.cmd.incarnation``.
 PROCESSES = ("api", "conductor", "compute", "all_in_one")
 
@@ -85,6 +88,6 @@ def process_groups() -> list[str]:
         program = importlib.import_module(f"pinfold.cmd.assembly.{name}").PROGRAM
         for register in program.registers:
             register(conf)
-        found = ["DEFAULT", *sorted(str(group) for group in conf._groups)]
+        found = ["DEFAULT", *sorted(set(map(str, conf._groups)) - _UNUSED)]
         rows.append((rst.literal(f"pinfold-{name.replace('_', '-')}"), rst.literals(found)))
     return rst.table(("Process", "Groups"), rows, (25, 75))
