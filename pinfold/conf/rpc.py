@@ -15,18 +15,19 @@ _RPC = [
 How many messages one process works on at the same time; more wait in its memory.
 
 Raise it for a conductor whose database answers slowly while its CPU is idle, together with [database]
-max_pool_size. Lower it where memory is short. A worker needs at least as many as operations are to run on
-its host at the same time.
+max_pool_size. Lower it where memory is short. What a worker does for operations is bounded by [compute]
+max_operations, not by this.
 """,
     ),
     cfg.FloatOpt(
         "response_timeout",
-        default=60.0,
+        default=10.0,
         min=1.0,
         help="""
-Seconds to wait for the reply to a call. A call that got none is made again, which is harmless.
+Seconds to wait for the reply to a call. A call that got none is made again, which is harmless: a conductor
+that died with a call in its hands costs its worker that long.
 
-Lower it to notice a dead conductor sooner; keep it well above the slowest transaction of the database.
+Raise it when calls time out while the conductors live, because the database is slow.
 """,
     ),
     cfg.StrOpt(
