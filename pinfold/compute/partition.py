@@ -62,6 +62,8 @@ def node_report(inventory: Inventory, options: Partition) -> NodeReport:
         memory_ratio=options.memory_allocation_ratio,
         disk_ratio=options.disk_allocation_ratio,
         pack=options.pack,
+        hypervisor=inventory.hypervisor,
+        address=options.address,
     )
 
 

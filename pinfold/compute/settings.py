@@ -8,7 +8,8 @@ import msgspec
 class Partition(msgspec.Struct, frozen=True):
     """How each node's machine is divided, as the options of the same names have it.
 
-    ``cpu_shared_set`` and ``cpu_dedicated_set`` are CPU lists as text; an empty one counts as unset.
+    ``cpu_shared_set`` and ``cpu_dedicated_set`` are CPU lists as text; an empty one counts as unset. ``address`` is
+    that of the host, which is told to people.
     """
 
     cpu_shared_set: str | None = None
@@ -20,6 +21,7 @@ class Partition(msgspec.Struct, frozen=True):
     reserved_disk_gb: int = 0
     reserved_huge_pages: tuple[str, ...] = ()
     pack: bool = False
+    address: str | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -28,6 +28,11 @@ _HYPERVISOR: list[cfg.Opt] = [
         "of the same host out. It is created when it is not there. Keep it when the worker is installed anew; give "
         "each machine its own, so never copy it into an image of a machine.",
     ),
+    cfg.HostAddressOpt(
+        "my_ip",
+        sample_default="<the address that this machine reaches others from>",
+        help="Address of this host, as the list of hypervisors shows it. Set it on a machine with several networks.",
+    ),
 ]
 
 _PARTITION: list[cfg.Opt] = [

@@ -14,8 +14,18 @@ from pinfold.model.numa import CellUsage, HostTopology, Limits, Placement, Refus
 from pinfold.model.request import Demand
 
 
+class Hypervisor(msgspec.Struct, frozen=True):
+    """What runs a node's guests, for people to read. ``booted_at`` is in seconds since 1970, None where the
+    hypervisor does not tell."""
+
+    type: str = "unknown"
+    version: int = 0
+    booted_at: float | None = None
+
+
 class NodeReport(msgspec.Struct, frozen=True):
-    """A node as its worker has it configured. ``memory_mb`` and ``disk_gb`` are before the ratios."""
+    """A node as its worker has it configured. ``memory_mb`` and ``disk_gb`` are before the ratios; ``address`` is
+    where other hosts reach this one."""
 
     name: str
     topology: HostTopology
@@ -25,6 +35,8 @@ class NodeReport(msgspec.Struct, frozen=True):
     memory_ratio: float = 1.0
     disk_ratio: float = 1.0
     pack: bool = False
+    hypervisor: Hypervisor = Hypervisor()
+    address: str | None = None
 
     @property
     def shared_cpus(self) -> int:

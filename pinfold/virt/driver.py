@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from pinfold.model import errors
+from pinfold.model.host import Hypervisor
 from pinfold.model.numa import HostPages, Placement
 
 NOSTATE, RUNNING, PAUSED, SHUTDOWN, CRASHED, SUSPENDED = 0, 1, 3, 4, 6, 7
@@ -68,11 +69,12 @@ class MachineCell(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """A node's machine: cells and disk."""
+    """A node's machine: cells and disk, and what runs guests on it."""
 
     node: str
     cells: tuple[MachineCell, ...]
     disk_gb: int
+    hypervisor: Hypervisor = Hypervisor()
 
 
 class Driver(Protocol):

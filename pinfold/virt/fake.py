@@ -14,6 +14,7 @@ from io import FileIO
 import msgspec
 
 from pinfold.model import cpuset, errors
+from pinfold.model.host import Hypervisor
 from pinfold.model.numa import held_cpus
 from pinfold.runtime import Runtime
 from pinfold.virt import witness
@@ -36,6 +37,7 @@ from pinfold.virt.faults import Faults
 from pinfold.virt.guests import GuestFolder, Record, disk_pieces, read_console, write_console
 from pinfold.virt.topology import default_machine
 
+HYPERVISOR = Hypervisor("fake", 1000)
 _NAMES = {
     NOSTATE: "in no state",
     RUNNING: "running",
@@ -108,7 +110,7 @@ class FakeDriver:
     def inventory(self, node: str) -> Inventory:
         """The machine of a node."""
         with self._call("inventory", node):
-            return Inventory(node, self._cells, self._disk_gb)
+            return Inventory(node, self._cells, self._disk_gb, HYPERVISOR)
 
     def list(self, node: str) -> tuple[Guest, ...]:
         """All guests of the node, in order of instance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oslo_config import cfg
+from oslo_utils import netutils
 
 from pinfold.cmd.assembly import broker
 from pinfold.cmd.service import OnEnd, Program, Service
@@ -35,6 +36,7 @@ def settings_from(conf: cfg.ConfigOpts, host: str | None = None) -> Settings:
             reserved_disk_gb=group.reserved_disk_gb,
             reserved_huge_pages=tuple(group.reserved_huge_pages),
             pack=group.packing_host_numa_cells_allocation_strategy,
+            address=group.my_ip or netutils.get_my_ipv4(),
         ),
         heartbeat=group.heartbeat,
         audit_interval=group.audit_interval,
