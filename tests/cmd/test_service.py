@@ -272,7 +272,7 @@ def test_a_second_start_gives_up_in_time_and_names_the_process_in_the_way(toy: T
 
 
 def test_what_never_ends_does_not_hold_up_a_stop_for_ever(toy: Toy) -> None:
-    toy.options["DEFAULT"]["graceful_shutdown_timeout"] = 2
+    toy.options["DEFAULT"]["graceful_shutdown_timeout"] = 5
     command = toy.start(stop="never")
     command.terminate()
     code, said = ends(command)
