@@ -61,22 +61,31 @@ class Manager:
 
     @exported
     def report(self, context: Context, record: Any) -> None:
-        """Tell what the tracker believes; the answer travels to the conductor."""
+        """Tell what the tracker believes ("tracker"), or have it read the book again first ("reload"); the
+        answer travels to the conductor."""
         request = from_wire(record, messages.ReportRequest)
-        if request.kind != "tracker":
-            LOG.warning("A report of kind %s was asked for; there is only 'tracker'", request.kind)
+        if request.kind not in ("tracker", "reload"):
+            LOG.warning("A report of kind %s was asked for; there are 'tracker' and 'reload'", request.kind)
             return
         self._tools.runtime.spawn(self._answer, context, request, name="report")
 
     def _answer(self, context: Context, request: messages.ReportRequest) -> None:
         tools = self._tools
         try:
+            if request.kind == "reload":
+                self._reload()
             payload = [to_wire(tools.tracker.current_view(node)) for node in tools.settings.nodes]
             answer = messages.Answer(request.request, tools.settings.host, payload)
             conductor = tools.conductor.with_context(context)
             tools.calls.until(tools.runtime.monotonic() + tools.fence.lease, conductor.answer, answer)
         except errors.PinfoldError as error:
             LOG.warning("Report %s could not be answered: %s", request.request, error)
+
+    def _reload(self) -> None:
+        tools = self._tools
+        for node in tools.settings.nodes:
+            view = tools.calls.always(lambda name: tools.conductor.node_view(name, tools.settings.host), node)
+            tools.tracker.load(view)
 
     def _take(self, method: str, context: Context, record: Any) -> None:
         work = from_wire(record, Work)

@@ -151,6 +151,8 @@ class Manager:
 
     def _claimed(self, deed: Deed, claim: messages.Claim) -> None:
         operations.enter(deed.operation, "claim", claim.host, deed.at)
+        # an accepted claim is the leave to spawn: what follows is the spawn's time
+        operations.enter(deed.operation, "spawn", claim.host, deed.at)
         self._lease(deed, claim.host, claim.incarnation)
 
     @exported

@@ -53,14 +53,17 @@ class Workers:
                 f"The host name {record.host!r} belongs to another machine. Give this one a [DEFAULT] host of its "
                 "own; if it replaces that machine, delete its compute service first."
             )
-        nodes = [self._save_node(session, record.host, report) for report in record.nodes]
-        self._drop_nodes(session, record)
-        self._save_service(session, record, service)
+        # locks in the order of all transactions: operations first, then nodes by id
         session.execute(
             sa.update(Operation)
             .where(Operation.open_key.is_not(None), Operation.owner_host == record.host)
             .values(lease_until=epoch())
         )
+        names = [report.name for report in record.nodes]
+        session.execute(sa.select(Node.id).where(Node.name.in_(names)).order_by(Node.id).with_for_update())
+        nodes = [self._save_node(session, record.host, report) for report in record.nodes]
+        self._drop_nodes(session, record)
+        self._save_service(session, record, service)
         return Registered(
             lease=self._lease,
             nodes=tuple(hosts.node_view(session, node) for node in nodes),

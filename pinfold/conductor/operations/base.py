@@ -19,7 +19,6 @@ from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.operations import Fault
 from pinfold.model import states
-from pinfold.model.host import ClaimView
 from pinfold.model.work import Bell
 from pinfold.rpcapi.messages import Abort
 
@@ -127,14 +126,3 @@ def gave_up(deed: Deed, host: str) -> Fault:
     if deed.past_deadline:
         return Fault(f"Operation {deed.operation.kind} did not end in time; it was in {step} on {host}.")
     return Fault(f"Host {host} stopped answering while it was in {step} of {deed.operation.kind}.")
-
-
-def claim_view(deed: Deed, claim_id: str, placed: ClaimView) -> ClaimView:
-    """``placed`` as this operation's incoming claim."""
-    return msgspec.structs.replace(
-        placed,
-        id=claim_id,
-        instance=deed.instance.id,
-        role=book_claims.INCOMING,
-        operation=deed.operation.id,
-    )
