@@ -90,6 +90,7 @@ def _page(call: Call, path: str) -> tuple[list[FlavorRow], dict[str, Any]]:
             descends=descends,
             limit=limit,
             after=marker,
+            project=call.project,
         )
     )
     if rows is None:
@@ -112,9 +113,16 @@ def found(call: Call, flavor: str) -> FlavorRow:
     row = None
     if 0 < len(flavor) <= 255 and "\0" not in flavor:
         row = call.deps.book.read(lambda session: book_flavors.get(session, flavor))
-    if row is None or not (row.is_public or call.allows("os-flavor-access")):
+    if row is None or not may_use(call, row):
         raise not_found(flavor)
     return row
+
+
+def may_use(call: Call, row: FlavorRow) -> bool:
+    """Whether the caller may see it, and make servers from it."""
+    if row.is_public or call.allows("os-flavor-access"):
+        return True
+    return call.project in call.deps.book.read(lambda session: book_flavors.access(session, row.flavorid))
 
 
 def not_found(flavor: str) -> errors.NotFound:
@@ -133,7 +141,7 @@ def create(call: Call) -> dict[str, Any]:
     call.authorize(call.project)
     row = _from_body(call, call.body["flavor"])
     try:
-        call.deps.book.write(lambda session: book_flavors.add(session, row))
+        call.deps.book.write(lambda session: book_flavors.add(session, row, call.project))
     except db_errors.DBDuplicateEntry:
         raise errors.Conflict(
             f"Flavor with name {row.name} or ID {row.flavorid} already exists.", code="flavor-exists"

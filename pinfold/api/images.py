@@ -190,7 +190,7 @@ def _after(query: queries.Query, images: list[Image]) -> list[Image]:
     raise errors.InvalidRequest(f"Invalid marker {marker[:100]}: no such image.", code="marker-not-found")
 
 
-def _found(call: Call, image: str) -> Image:
+def visible(call: Call, image: str) -> Image:
     """The image, which the caller may see. Raises NotFound."""
     id_ = as_uuid(image)
     try:
@@ -202,9 +202,9 @@ def _found(call: Call, image: str) -> Image:
     return found
 
 
-def _own(call: Call, image: str) -> Image:
+def owned(call: Call, image: str) -> Image:
     """The image, which the caller may change. Raises NotFound, Forbidden."""
-    found = _found(call, image)
+    found = visible(call, image)
     if found.owner != call.project and not call.is_admin:
         raise errors.Forbidden(f"You are not permitted to change image {found.id}.", code="policy")
     call.authorize(found.owner)
@@ -214,13 +214,13 @@ def _own(call: Call, image: str) -> Image:
 def show(call: Call, image: str) -> dict[str, Any]:
     """One image."""
     call.authorize(call.project)
-    return shown(_found(call, image))
+    return shown(visible(call, image))
 
 
 def download(call: Call, image: str) -> Reply:
     """Its data, as it is read."""
     call.authorize(call.project)
-    found = _found(call, image)
+    found = visible(call, image)
     if found.status != "active":
         return Reply(status=204)
     pieces = call.deps.images.download(found.id)
@@ -301,7 +301,7 @@ def _check_visibility(call: Call, visibility: str | None) -> None:
 
 def patch(call: Call, image: str) -> dict[str, Any]:
     """Change the record by ``add``, ``replace`` and ``remove`` of its members."""
-    found = _own(call, image)
+    found = owned(call, image)
     document = apply(shown(found), call.body, READ_ONLY)
     changes = changes_of(found, document)
     _check_visibility(call, document["visibility"] if "visibility" in changes else None)
@@ -312,7 +312,7 @@ def patch(call: Call, image: str) -> dict[str, Any]:
 
 def upload(call: Call, image: str) -> None:
     """Its data, stored as it comes; once only."""
-    found = _own(call, image)
+    found = owned(call, image)
     given = (call.req.content_type or "").partition(";")[0].strip().lower()
     if given != "application/octet-stream":
         raise BadMediaType("The data of an image must be sent as application/octet-stream.")
@@ -344,7 +344,7 @@ def _pieces(call: Call, largest: int) -> Iterator[bytes]:
 
 def delete(call: Call, image: str) -> None:
     """Record and data."""
-    found = _own(call, image)
+    found = owned(call, image)
     if found.protected:
         raise errors.Forbidden(f"Image {found.id} is protected and cannot be deleted.", code="protected")
     call.deps.images.delete(found.id)
@@ -352,7 +352,7 @@ def delete(call: Call, image: str) -> None:
 
 def add_tag(call: Call, image: str, tag: str) -> None:
     """Give it a tag."""
-    found = _own(call, image)
+    found = owned(call, image)
     if not tag or len(tag) > 255 or "\0" in tag:
         raise queries.bad("tag", tag, "1 to 255 characters")
     if tag not in found.tags:
@@ -361,7 +361,7 @@ def add_tag(call: Call, image: str, tag: str) -> None:
 
 def remove_tag(call: Call, image: str, tag: str) -> None:
     """Take a tag away."""
-    found = _own(call, image)
+    found = owned(call, image)
     if tag not in found.tags:
         raise errors.NotFound(f"Image {found.id} has no tag {tag[:100]}.", code="tag-not-found")
     call.deps.images.update(found.id, {"tags": tuple(known for known in found.tags if known != tag)})
@@ -369,7 +369,7 @@ def remove_tag(call: Call, image: str, tag: str) -> None:
 
 def import_image(call: Call, image: str) -> None:
     """Data is uploaded here; there is nothing to import from."""
-    _own(call, image)
+    owned(call, image)
     raise NotBuilt("This image service does not import; upload the data to .../file.")
 
 

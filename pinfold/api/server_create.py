@@ -9,6 +9,7 @@ import msgspec
 
 from pinfold.api import query as queries
 from pinfold.api.call import Call, Reply, as_uuid
+from pinfold.api.flavors import may_use
 from pinfold.api.images import may_see_image
 from pinfold.api.schemas import HINT_KEYS
 from pinfold.api.server_views import links
@@ -251,7 +252,7 @@ def check_place(call: Call, host: str | None, node: str | None, field: str = "ho
 def _flavor(call: Call, reference: str | int) -> FlavorRow:
     flavorid = str(reference)
     flavor = call.deps.book.read(lambda session: book_flavors.get(session, flavorid))
-    if flavor is None or flavor.disabled or not (flavor.is_public or call.allows("os-flavor-access")):
+    if flavor is None or flavor.disabled or not may_use(call, flavor):
         raise errors.InvalidRequest(
             f"Invalid flavorRef provided: flavor {flavorid[:100]} could not be found.",
             code="flavor-not-found",

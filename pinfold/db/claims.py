@@ -16,6 +16,7 @@ from pinfold.db.models import Claim, Node, Pin
 from pinfold.db.types import epoch
 from pinfold.model import errors, numa
 from pinfold.model.host import ClaimView
+from pinfold.model.numa import Placement
 
 INCOMING, CURRENT, OUTGOING, LEFTOVER = "incoming", "current", "outgoing", "leftover"
 
@@ -37,6 +38,17 @@ def of_instance(session: Session, instance_id: str) -> list[tuple[Claim, Node]]:
         .with_for_update(of=Node)
     )
     return [(claim, node) for claim, node in rows]
+
+
+def placement_of(session: Session, instance_id: str) -> Placement | None:
+    """Where on its node the instance is: by its current claim, or else the incoming one."""
+    rows = session.execute(
+        sa.select(Claim.role, Claim.placement).where(
+            Claim.instance_id == instance_id, Claim.slot.in_((CURRENT, INCOMING))
+        )
+    )
+    found: dict[str, Placement | None] = dict(rows.tuples().all())
+    return found.get(CURRENT, found.get(INCOMING))
 
 
 def holding(claims: Sequence[tuple[Claim, Node]]) -> list[tuple[Claim, Node]]:

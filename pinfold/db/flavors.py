@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from pinfold.db.models import Base
+from pinfold.db.models import Base, FlavorAccess
 from pinfold.db.types import epoch
 
 
@@ -67,13 +67,18 @@ def listed(
     descends: bool,
     limit: int,
     after: str | None = None,
+    project: str | None = None,
 ) -> list[FlavorRow] | None:
-    """One page, after the flavor of id ``after``; None when there is no such flavor."""
+    """One page, after the flavor of id ``after``; None when there is no such flavor.
+
+    Those that ``project`` has access to count as public.
+    """
     key = SORTABLE[sort]
     key = sa.func.coalesce(key, "") if isinstance(key.type, sa.String) else key
     query = _SELECT.where(_flavors.c.root_gb >= min_disk, _flavors.c.memory_mb >= min_ram)
     if public is not None:
-        query = query.where(_flavors.c.is_public.is_(public))
+        seen = _flavors.c.is_public.is_(public)
+        query = query.where(sa.or_(seen, _given_to(project)) if public and project else seen)
     if after is not None:
         marker = session.execute(sa.select(key, _flavors.c.id).where(_flavors.c.flavorid == after)).first()
         if marker is None:
@@ -90,10 +95,53 @@ def _later(key: sa.ColumnElement[Any], descends: bool, marker: Sequence[Any]) ->
     return sa.or_(key > value, sa.and_(key == value, _flavors.c.id > number))
 
 
-def add(session: Session, flavor: FlavorRow) -> None:
-    """Write a new flavor. The database refuses an id or a name that is taken (DBDuplicateEntry)."""
+def _given_to(project: str) -> sa.ColumnElement[bool]:
+    access = sa.select(FlavorAccess.flavor_id).where(FlavorAccess.project_id == project)
+    return _flavors.c.id.in_(access)
+
+
+def add(session: Session, flavor: FlavorRow, project: str) -> None:
+    """Write a new flavor; one that is not public is for ``project``, to begin with.
+
+    The database refuses an id or a name that is taken (DBDuplicateEntry).
+    """
     values = {name: getattr(flavor, name) for name in FlavorRow.__struct_fields__}
     session.execute(sa.insert(_flavors).values(**values, created_at=epoch()))
+    if not flavor.is_public:
+        give(session, flavor.flavorid, project)
+
+
+def access(session: Session, flavorid: str) -> list[str]:
+    """The projects that may use it although it is not public."""
+    rows = session.scalars(
+        sa.select(FlavorAccess.project_id)
+        .join(_flavors, _flavors.c.id == FlavorAccess.flavor_id)
+        .where(_flavors.c.flavorid == flavorid)
+        .order_by(FlavorAccess.project_id)
+    )
+    return list(rows)
+
+
+def give(session: Session, flavorid: str, project: str) -> bool:
+    """Let a project use it; whether it is there. The database refuses what is given already (DBDuplicateEntry)."""
+    number = _number(session, flavorid)
+    if number is not None:
+        session.execute(sa.insert(FlavorAccess).values(flavor_id=number, project_id=project))
+    return number is not None
+
+
+def take_back(session: Session, flavorid: str, project: str) -> bool:
+    """Let a project use it no more; whether it could."""
+    number = _number(session, flavorid)
+    gone = session.execute(
+        sa.delete(FlavorAccess).where(FlavorAccess.flavor_id == number, FlavorAccess.project_id == project)
+    )
+    return bool(gone.rowcount)  # type: ignore[attr-defined]
+
+
+def _number(session: Session, flavorid: str) -> int | None:
+    number: int | None = session.scalar(sa.select(_flavors.c.id).where(_flavors.c.flavorid == flavorid))
+    return number
 
 
 def delete(session: Session, flavorid: str) -> bool:
