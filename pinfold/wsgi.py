@@ -26,13 +26,14 @@ def make_application(arguments: list[str]) -> Any:
     from oslo_config import cfg
 
     from pinfold.cmd.assembly import api, book
-    from pinfold.cmd.configuration import configure
+    from pinfold.cmd.configuration import check, configure
     from pinfold.rpcapi import transport
     from pinfold.runtime import RealRuntime
 
     conf = configure("pinfold-api", arguments)
     for register in api.PROGRAM.registers:
         register(conf)
+    check(conf)
     runtime = RealRuntime()
     try:
         deps = api.deps_from(conf, runtime, transport.connect(conf, runtime), book.book_from(conf, runtime))

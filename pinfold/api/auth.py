@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 
 import falcon
 
 from pinfold.api.faults import Unauthorized
-from pinfold.model import errors
+from pinfold.conf import checks
 from pinfold.rpcapi.context import Context
 
 Authenticate = Callable[[falcon.Request, str], Context]
@@ -57,16 +56,4 @@ STRATEGIES: dict[str, Authenticate] = {"noauth": noauth, "keystone": keystone}
 
 def check_bind(strategy: str, host: str) -> None:
     """Raise errors.ConfigurationError when anybody on the network could say that they are admin."""
-    if strategy != "noauth" or _is_loopback(host):
-        return
-    raise errors.ConfigurationError(
-        f"[api] host = {host} is not a loopback address, and with auth_strategy = noauth everybody who can reach it "
-        "is admin. Bind 127.0.0.1, or set [api] auth_strategy = keystone."
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    checks.require(checks.reachable(strategy, host))

@@ -73,3 +73,15 @@ def configure(name: str, argv: Sequence[str]) -> cfg.ConfigOpts:
         conf.set_override("use_stderr", True)
     log.setup(conf, "pinfold")
     return conf
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Look at all options that are registered, alone and together; log what is odd.
+
+    Raises errors.ConfigurationError that names each option that cannot be.
+    """
+    # Asked only by the process that works: the supervisor does without.
+    from pinfold.conf import checks, files
+
+    for problem in checks.require(checks.of_process(conf, files.read_all(conf))):
+        LOG.warning(problem.text)

@@ -15,6 +15,7 @@ from oslo_log import log
 from oslo_service import service
 
 from pinfold import concurrency
+from pinfold.cmd import configuration
 from pinfold.cmd.pid_files import PidFiles
 from pinfold.cmd.service import Program, Service
 from pinfold.model import errors
@@ -129,6 +130,7 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
         program: Program = importlib.import_module(self._assembly).PROGRAM
         for register in program.registers:
             register(self._conf)
+        configuration.check(self._conf)
         return program
 
     def _start_services(self, program: Program) -> None:

@@ -22,15 +22,16 @@ from collections.abc import Sequence
 import msgspec
 
 from pinfold.compute.settings import Partition
+from pinfold.conf import checks
+from pinfold.conf.checks import DEDICATED, SHARED
 from pinfold.model import cpuset
-from pinfold.model.errors import ConfigurationError, InvalidRequest
+from pinfold.model.errors import ConfigurationError
 from pinfold.model.host import NodeReport
 from pinfold.model.numa import HostCell, HostPages, HostTopology
 from pinfold.virt.driver import Inventory, MachineCell
 
 LOG = logging.getLogger(__name__)
 
-SHARED, DEDICATED = "[compute] cpu_shared_set", "[compute] cpu_dedicated_set"
 HUGE_PAGES = "[compute] reserved_huge_pages"
 
 
@@ -69,8 +70,7 @@ def node_report(inventory: Inventory, options: Partition) -> NodeReport:
 
 def _sets(machine: frozenset[int], options: Partition, node: str) -> tuple[frozenset[int], frozenset[int]]:
     """(shared, dedicated), for which the equations hold."""
-    shared = _parse(SHARED, options.cpu_shared_set)
-    dedicated = _parse(DEDICATED, options.cpu_dedicated_set)
+    shared, dedicated = checks.cpu_sets(options.cpu_shared_set, options.cpu_dedicated_set)
     if shared is None and dedicated is None:
         LOG.warning(
             "Neither %s nor %s is set: all CPUs of node %s are shared, and guests with dedicated CPUs are refused.",
@@ -80,11 +80,6 @@ def _sets(machine: frozenset[int], options: Partition, node: str) -> tuple[froze
         )
         return machine, frozenset()
     shared, dedicated = shared or frozenset(), dedicated or frozenset()
-    if both := shared & dedicated:
-        raise ConfigurationError(
-            f"CPUs {cpuset.render(both)} stand in {SHARED} ({options.cpu_shared_set}) and in {DEDICATED} "
-            f"({options.cpu_dedicated_set}): take them out of one of the two.",
-        )
     for option, cpus in ((SHARED, shared), (DEDICATED, dedicated)):
         if absent := cpus - machine:
             raise ConfigurationError(
@@ -92,19 +87,6 @@ def _sets(machine: frozenset[int], options: Partition, node: str) -> tuple[froze
                 f"{cpuset.render(machine)}. Take them out, or bring them online."
             )
     return shared, dedicated
-
-
-def _parse(option: str, text: str | None) -> frozenset[int] | None:
-    """None where the option is not set, or empty."""
-    if text is None or not text.strip():
-        return None
-    try:
-        cpus = cpuset.parse(text)
-    except InvalidRequest as error:
-        raise ConfigurationError(f"{option} = {text}: {error.message}") from error
-    if not cpus:
-        raise ConfigurationError(f"{option} = {text} names no CPU; name some, or remove the option.")
-    return cpus
 
 
 def _left(inventory: Inventory, what: str, total: int, reserved: int) -> int:

@@ -43,14 +43,15 @@ _SERVER: list[cfg.Opt] = [
         "stop_wait",
         default=10.0,
         min=0.0,
-        help="Seconds that a stop lets requests end. Keep it below [DEFAULT] graceful_shutdown_timeout.",
+        help="Seconds that a stop lets requests end. Raise it for long uploads of images; keep it below [DEFAULT] "
+        "graceful_shutdown_timeout.",
     ),
     cfg.FloatOpt(
         "heartbeat",
         default=5.0,
         min=0.1,
-        help="Seconds between two notes in the database that this API lives. Keep it below [operations] "
-        "service_down_time.",
+        help="Seconds between two notes in the database that this API lives. Raise it where the database is slow; "
+        "keep it below [operations] service_down_time.",
     ),
 ]
 

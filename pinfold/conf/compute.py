@@ -18,15 +18,15 @@ _HYPERVISOR: list[cfg.Opt] = [
         "nodes",
         default=[],
         help="Names of the hypervisor's nodes that this worker serves; unset means one node, named as [DEFAULT] "
-        "host. Name several where one worker drives several machines. A node on which servers hold claims cannot be "
-        "taken away: the worker says so and does not start.",
+        "host. Set it to several where one worker drives several machines. A node on which servers hold claims cannot "
+        "be taken away: the worker says so and does not start.",
     ),
     cfg.StrOpt(
         "state_path",
         default="/var/lib/pinfold/compute",
         help="Folder that tells this machine apart from another one of the same host name, and keeps a second worker "
-        "of the same host out. It is created when it is not there. Keep it when the worker is installed anew; give "
-        "each machine its own, so never copy it into an image of a machine.",
+        "of the same host out. It is created when it is not there. Change it only together with what is in it, and "
+        "keep it when the worker is installed anew; never copy it to another machine, or into an image of one.",
     ),
     cfg.HostAddressOpt(
         "my_ip",

@@ -28,7 +28,8 @@ OPTIONS: list[cfg.Opt] = [
         "heartbeat",
         default=3.0,
         min=0.1,
-        help="Seconds between two notes in the database that this conductor lives.",
+        help="Seconds between two notes in the database that this conductor lives. Keep it below [operations] "
+        "service_down_time; raise both where the database is slow.",
     ),
     cfg.IntOpt(
         "max_attempts",
@@ -49,4 +50,4 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """For the generator of sample files."""
-    return [("DEFAULT", [SHELVED_OFFLOAD_TIME]), (GROUP, OPTIONS)]
+    return [("DEFAULT", [SHELVED_OFFLOAD_TIME]), (GROUP, OPTIONS), *zones.list_opts()]

@@ -21,9 +21,9 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
         cfg.StrOpt(
             "path",
             default="/var/lib/pinfold/images",
-            help="Folder of the files store; it is created when it is not there. When services run on "
-            "several machines, it must be one folder that all of them share, on a file system whose locks "
-            "work between machines.",
+            help="Folder of the files store; it is created when it is not there. Set it to a folder on a large "
+            "disk; when services run on several machines, to one that all of them share, on a file system whose "
+            "locks work between machines.",
         ),
         cfg.BoolOpt(
             "sync",
@@ -95,3 +95,8 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Make the options known to ``conf``."""
     for group, options in OPTIONS.items():
         conf.register_opts(options, group=group)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """For the generator of sample files."""
+    return list(OPTIONS.items())

@@ -50,7 +50,7 @@ Set it where something else than systemd starts and stops the services.
 Seconds that a start waits for the former process with the same pid_file to be gone; after them the start
 fails and says which process is in the way.
 
-Keep it above graceful_shutdown_timeout.
+Raise it together with graceful_shutdown_timeout, and keep it above that.
 """,
     ),
 ]

@@ -42,3 +42,8 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Make the options known to ``conf``."""
     for group, options in OPTIONS.items():
         conf.register_opts(options, group=group)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """For the generator of sample files."""
+    return list(OPTIONS.items())

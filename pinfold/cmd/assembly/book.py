@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from oslo_config import cfg
-from oslo_db import options as db_options
 
+from pinfold.conf import database
 from pinfold.db.session import Book, make_engine
 from pinfold.model import errors
 from pinfold.runtime import Runtime
@@ -12,7 +12,7 @@ from pinfold.runtime import Runtime
 
 def register(conf: cfg.ConfigOpts) -> None:
     """The options of group [database]."""
-    conf.register_opts(db_options.database_opts, group="database")
+    database.register(conf)
 
 
 def book_from(conf: cfg.ConfigOpts, runtime: Runtime) -> Book:
@@ -21,4 +21,4 @@ def book_from(conf: cfg.ConfigOpts, runtime: Runtime) -> Book:
         raise errors.ConfigurationError(
             "[database] connection is not set; it must be a URL such as postgresql://user:password@host/pinfold."
         )
-    return Book(make_engine(conf.database.connection, conf.database.max_pool_size or 10), runtime)
+    return Book(make_engine(conf.database.connection, conf.database.max_pool_size), runtime)

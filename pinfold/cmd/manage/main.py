@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from oslo_config import cfg
-from oslo_db import options as db_options
 
 from pinfold.cmd.manage import audit, database, numa, operation
 from pinfold.cmd.manage.shared import Shell
+from pinfold.conf import database as conf_database
 from pinfold.conf import operations as conf_operations
 from pinfold.model import errors
 
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _conf(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
-    conf.register_opts(db_options.database_opts, group="database")
+    conf_database.register(conf)
     conf_operations.register(conf)
     given = [f"--config-file={path}" for path in arguments.config_file]
     given += [f"--config-dir={path}" for path in arguments.config_dir]

@@ -1,0 +1,1 @@
+"""Options, the rules about them, and the files made from them."""
