@@ -17,12 +17,14 @@ from pinfold.model.request import Demand
 
 DOWN, DISABLED, NOT_CHOSEN, FAILED_BEFORE = "down", "disabled", "not-chosen", "failed-before"
 OTHER_ZONE, NOT_THE_SAME, NOT_DIFFERENT = "other-zone", "not-same-host", "not-different-host"
+ITS_OWN = "its-own-host"
 
 _WORDS = {
     DOWN: "is down",
     DISABLED: "is disabled",
     NOT_CHOSEN: "is not the host that was asked for",
     FAILED_BEFORE: "could not start it",
+    ITS_OWN: "is where it is now",
     OTHER_ZONE: "is not in its availability zone",
     NOT_THE_SAME: "has none of the servers that it is to be with",
     NOT_DIFFERENT: "has servers that it is to be away from",
@@ -64,7 +66,8 @@ class Wish(msgspec.Struct, frozen=True):
     """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over.
 
     ``zone`` is the availability zone that the server is pinned to, ``group`` the rule of its server group. It is to
-    be on one of the hosts ``same``, unless that is None, and on none of ``different``.
+    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` is the host that it is
+    to be moved off, if any.
     """
 
     host: str | None = None
@@ -74,6 +77,7 @@ class Wish(msgspec.Struct, frozen=True):
     same: frozenset[str] | None = None
     different: frozenset[str] = frozenset()
     group: GroupRule | None = None
+    leaves: str | None = None
 
 
 class HostRefusal(msgspec.Struct, frozen=True):
@@ -95,6 +99,8 @@ def _barred(candidate: Candidate, wish: Wish) -> str | None:
         return candidate.state
     if (wish.host or candidate.host) != candidate.host or (wish.node or candidate.node) != candidate.node:
         return NOT_CHOSEN
+    if candidate.host == wish.leaves:
+        return ITS_OWN
     if candidate.node in wish.failed:
         return FAILED_BEFORE
     if wish.zone not in (None, candidate.zone):

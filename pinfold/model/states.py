@@ -17,6 +17,7 @@ ACTIVE = "active"
 STOPPED = "stopped"
 PAUSED = "paused"
 SUSPENDED = "suspended"
+RESIZED = "resized"
 SHELVED = "shelved"
 SHELVED_OFFLOADED = "shelved_offloaded"
 ERROR = "error"
@@ -28,25 +29,34 @@ VM_STATES = {
     STOPPED: "Its guest is shut down and keeps its place.",
     PAUSED: "Its guest is in memory and does not run.",
     SUSPENDED: "Its guest is saved to disk and keeps its place.",
+    RESIZED: "It has a new size or host, and keeps the old one until that is confirmed or reverted.",
     SHELVED: "Its guest is off and its disk is in an image; it keeps its place.",
     SHELVED_OFFLOADED: "It is an image only: no host, no CPUs.",
     ERROR: "It cannot be used; it can be deleted.",
     DELETED: "It is gone; its record stays until a purge.",
 }
 
-# How an operation ends. ``recorded`` is no end: the point from which a shelve only goes forward.
+# How an operation ends. ``recorded`` is no end: the point from which a shelve only goes forward. ``off`` is done, with
+# the guest shut down.
 DONE = "done"
 FAILED = "failed"
 RECORDED = "recorded"
 OFFLOADED = "offloaded"
+OFF = "off"
 IMAGE_GONE = "image-gone"
+
+# The legs of an operation that goes from worker to worker; each is a cast of its own, with an attempt of its own.
+CLAIM, SEND, RECEIVE = "claim", "send", "receive"
+WITHDRAW, RESTORE, DROP = "withdraw", "restore", "drop"
+HAND_OVER, SETTLE = "hand_over", "settle"
 
 
 class Step(msgspec.Struct, frozen=True):
     """One step of an operation.
 
     ``where`` does it: conductor or compute. ``shows`` is the task state from its start on, ``undo`` the name of
-    what takes it back. ``forward`` steps are never undone, nor is anything before them once they began.
+    what takes it back. ``forward`` steps are never undone, nor is anything before them once they began. ``leg`` is
+    the part of the operation that it belongs to, where several workers have one each.
     """
 
     name: str
@@ -54,6 +64,7 @@ class Step(msgspec.Struct, frozen=True):
     shows: str | None = None
     undo: str | None = None
     forward: bool = False
+    leg: str = ""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -80,6 +91,27 @@ class Kind(msgspec.Struct, frozen=True):
     def first_shows(self) -> str | None:
         """The task state from the moment the operation is opened."""
         return self.steps[0].shows
+
+
+def _move(kind: str) -> Kind:
+    """A resize or a cold migration: claim at the destination, send from the source, receive at the destination.
+
+    ``withdraw`` and ``restore`` are its way back: the destination lets go, then the source is as it was.
+    """
+    return Kind(
+        kind,
+        (
+            Step("schedule", "conductor", shows="resize_prep"),
+            Step("claim", "compute", shows="resize_prep", undo="release", leg=CLAIM),
+            Step("power_off", "compute", shows="resize_migrating", undo="power_on", leg=SEND),
+            Step("migrate_disk", "compute", shows="resize_migrating", undo="delete_image", leg=SEND),
+            Step("finish_migration", "compute", shows="resize_finish", undo="destroy", leg=RECEIVE),
+            Step("withdraw", "compute", shows="resize_migrating", leg=WITHDRAW),
+            Step("restore", "compute", shows="resize_migrating", leg=RESTORE),
+        ),
+        deadline=900,
+        places=True,
+    )
 
 
 _DELETE_STEPS = (Step("destroy", "compute", shows="deleting", forward=True),)
@@ -127,6 +159,17 @@ KINDS = {
             (Step("power_on", "compute", shows="powering-on", undo="power_off"),),
             deadline=120,
         ),
+        _move("resize"),
+        _move("migrate"),
+        Kind("confirm_resize", (Step("confirm_migration", "compute", forward=True),), deadline=120),
+        Kind(
+            "revert_resize",
+            (
+                Step("destroy", "compute", shows="resize_reverting", forward=True, leg=DROP),
+                Step("revert_migration", "compute", shows="resize_reverting", forward=True, leg=RESTORE),
+            ),
+            deadline=300,
+        ),
         Kind("delete", _DELETE_STEPS, deadline=120, takes_over=True),
         Kind("force_delete", _DELETE_STEPS, deadline=120, takes_over=True),
     )
@@ -156,6 +199,11 @@ def _lines(
 _UP = (ACTIVE, STOPPED, PAUSED, SUSPENDED)
 _ANY = tuple(state for state in VM_STATES if state != DELETED)
 _GONE = {DONE: (DELETED, "A delete is never undone; it only goes forward.")}
+
+_MOVED: Mapping[str, tuple[str | None, str]] = {
+    DONE: (RESIZED, "Its guest has the new size or host; the old place is kept for a revert."),
+    FAILED: (None, "The new place is given up, and it goes on in the old one."),
+}
 
 TRANSITIONS: tuple[Transition, ...] = (
     *_lines(
@@ -210,6 +258,26 @@ TRANSITIONS: tuple[Transition, ...] = (
             FAILED: (SHELVED, "It could not be started; it keeps its place and its image."),
         },
     ),
+    *_lines("resize", (ACTIVE, STOPPED), _MOVED),
+    *_lines("migrate", (ACTIVE, STOPPED), _MOVED),
+    *_lines(
+        "confirm_resize",
+        (RESIZED,),
+        {
+            DONE: (ACTIVE, "The old place is given up; the guest runs in the new one."),
+            OFF: (STOPPED, "The old place is given up; the guest is shut down in the new one, as it was before."),
+            FAILED: (RESIZED, "The guest in the old place had not been touched."),
+        },
+    ),
+    *_lines(
+        "revert_resize",
+        (RESIZED,),
+        {
+            DONE: (ACTIVE, "The new place is given up; the guest runs in the old one."),
+            OFF: (STOPPED, "The new place is given up; the guest is shut down in the old one."),
+            FAILED: (RESIZED, "The guest in the new place had not been touched."),
+        },
+    ),
     *_lines("delete", _ANY, _GONE),
     *_lines("force_delete", _ANY, _GONE),
 )
@@ -255,6 +323,7 @@ _STATUS = {
     STOPPED: "SHUTOFF",
     PAUSED: "PAUSED",
     SUSPENDED: "SUSPENDED",
+    RESIZED: "VERIFY_RESIZE",
     SHELVED: "SHELVED",
     SHELVED_OFFLOADED: "SHELVED_OFFLOADED",
     ERROR: "ERROR",
@@ -262,6 +331,16 @@ _STATUS = {
 }
 
 
+_RESIZE = ("resize_prep", "resize_migrating", "resize_migrated", "resize_finish")
+
+# What a task shows instead of the state.
+_STATUS_DURING = {
+    **{(state, task): "RESIZE" for state in (ACTIVE, STOPPED) for task in _RESIZE},
+    (RESIZED, "resize_reverting"): "REVERT_RESIZE",
+}
+
+
 def status(vm_state: str, task_state: str | None) -> str:
     """The ``status`` that the compute API shows for the two."""
-    return _STATUS.get(vm_state, "UNKNOWN")
+    during = _STATUS_DURING.get((vm_state, task_state or ""))
+    return during or _STATUS.get(vm_state, "UNKNOWN")

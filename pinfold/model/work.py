@@ -14,6 +14,9 @@ class Work(msgspec.Struct, frozen=True):
     ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve);
     ``snapshot`` is the id of the image to make (shelve), named ``snapshot_name``; ``claim`` is the id of the
     claim the instance has there, if any; ``seconds_left`` is until the operation's deadline, when it was sent.
+
+    ``leg`` is the worker's part where several workers have one each. ``runs`` is whether the guest is to run once all
+    is done; ``same_node`` is whether source and destination of a move are one node.
     """
 
     operation: str
@@ -35,6 +38,9 @@ class Work(msgspec.Struct, frozen=True):
     claim: str | None = None
     placement: Placement | None = None
     seconds_left: float = 300.0
+    leg: str = ""
+    runs: bool = True
+    same_node: bool = False
 
 
 class Bell(msgspec.Struct, frozen=True):
