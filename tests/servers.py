@@ -109,7 +109,6 @@ class Database:
         self._layout.make()
         self._record = postgres.create(self._layout, free_ports(1)[0], secrets.token_hex(16))
         self._process = postgres.start(self._layout, self._record)
-        postgres.await_ready(self._layout, self._record, self._process)
 
     def create(self) -> str:
         """The URL of a new, empty database."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from pinfold.runtime import RealRuntime
 from tests.rpcapi.conftest import CALLER, configuration, worker_configuration
 from tests.servers import Broker, free_ports, private_broker
 
+ROOT = Path(__file__).parents[2]
 SOON = 20.0
 
 
@@ -162,8 +164,14 @@ def test_a_host_that_cannot_be_part_of_a_queue_name_is_a_start_up_error(host: st
 
 
 def test_a_worker_needs_a_place_for_locks() -> None:
-    with pytest.raises(ConfigurationError, match=r"\[oslo_concurrency\] lock_path"):
-        transport.connect(configuration("rabbit://a:b@c/"), RealRuntime(), host="h")
+    # In a process of its own: the place that another test named is remembered for ever.
+    code = (
+        "from pinfold import concurrency; concurrency.choose()\n"
+        "from tests.rpcapi.conftest import RealRuntime, configuration, transport\n"
+        "transport.connect(configuration('rabbit://a:b@c/'), RealRuntime(), host='h')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "[oslo_concurrency] lock_path must be set" in done.stderr.splitlines()[-1]
 
 
 def test_the_queues_of_a_worker_bear_its_host(broker: Broker, tmp_path: Path) -> None:
