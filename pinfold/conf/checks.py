@@ -40,11 +40,15 @@ def require(problems: Iterable[Problem]) -> list[Problem]:
     return found
 
 
-def of_process(conf: cfg.ConfigOpts, entries: Iterable[Entry]) -> list[Problem]:
-    """All that is wrong with the options of one process; ``entries`` is what stands in its files."""
+def of_process(conf: cfg.ConfigOpts, entries: Iterable[Entry], *, strict: bool = False) -> list[Problem]:
+    """All that is wrong with the options of one process; ``entries`` is what stands in its files.
+
+    ``strict`` makes every unknown option fatal, also in groups of libraries.
+    """
     entries = list(entries)
-    found = [*_unknown(conf, entries), *_values(conf, entries)]
-    if any(problem.fatal for problem in found):
+    wrong = list(_values(conf, entries))
+    found = [*_unknown(conf, entries, strict=strict), *wrong, *_keystone(conf, entries)]
+    if wrong:
         return found
     return found + [problem for rule in RULES for problem in rule(conf)]
 
@@ -52,11 +56,11 @@ def of_process(conf: cfg.ConfigOpts, entries: Iterable[Entry]) -> list[Problem]:
 # --- single options ---------------------------------------------------------------------------------
 
 
-def _unknown(conf: cfg.ConfigOpts, entries: Iterable[Entry]) -> Iterator[Problem]:
+def _unknown(conf: cfg.ConfigOpts, entries: Iterable[Entry], *, strict: bool) -> Iterator[Problem]:
     """A typo in a group of ours stops the service. In a library's it may be an option of another version of it."""
     for entry in files.unknown(conf, entries):
         text = f"{entry.option} (in {entry.path}) is not an option. {files.meant(entry)}".rstrip()
-        yield Problem(text, fatal=files.is_ours(entry))
+        yield Problem(text, fatal=strict or files.is_ours(entry))
 
 
 def _values(conf: cfg.ConfigOpts, entries: Iterable[Entry]) -> Iterator[Problem]:
@@ -196,6 +200,18 @@ def _book(conf: cfg.ConfigOpts) -> Iterator[Problem]:
         yield Problem(
             "[database] connection is not set: set it to a URL such as postgresql://user:password@host/pinfold."
         )
+
+
+def _keystone(conf: cfg.ConfigOpts, entries: Iterable[Entry]) -> Iterator[Problem]:
+    """Its options are registered when keystonemiddleware is made, so look at the files."""
+    if value_of(conf, "api", "auth_strategy") == "keystone":
+        named = {entry.name for entry in entries if entry.group == "keystone_authtoken"}
+        if not named & {"auth_type", "auth_plugin", "auth_section"}:
+            yield Problem(
+                "[keystone_authtoken] auth_type is not set, and [api] auth_strategy = keystone: no token can be "
+                "checked, so nobody is let in. Set the options of [keystone_authtoken].",
+                fatal=False,
+            )
 
 
 def _images(conf: cfg.ConfigOpts) -> Iterator[Problem]:

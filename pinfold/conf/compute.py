@@ -18,8 +18,8 @@ _HYPERVISOR: list[cfg.Opt] = [
         "nodes",
         default=[],
         help="Names of the hypervisor's nodes that this worker serves; unset means one node, named as [DEFAULT] "
-        "host. Set it to several where one worker drives several machines. A node on which servers hold claims cannot "
-        "be taken away: the worker says so and does not start.",
+        "host. Set it to several where one worker drives several machines. A node on which servers hold claims "
+        "cannot be taken away: the worker says so and does not start.",
     ),
     cfg.StrOpt(
         "state_path",

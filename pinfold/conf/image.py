@@ -15,15 +15,15 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             default="files",
             choices=[("files", "a folder of ours"), ("glance", "an Image API v2 server")],
             help="Where images and the snapshots of shelved servers live. Change it to glance when the cloud "
-            "has an image service. The setting must be the same in the api, the conductors and the compute "
-            "workers; images do not move from one store to the other.",
+            "has an image service. Set it equal on all services; images do not move from one store to the "
+            "other.",
         ),
         cfg.StrOpt(
             "path",
             default="/var/lib/pinfold/images",
             help="Folder of the files store; it is created when it is not there. Set it to a folder on a large "
-            "disk; when services run on several machines, to one that all of them share, on a file system whose "
-            "locks work between machines.",
+            "disk, equal on all services; when they run on several machines, it must be one folder that all of "
+            "them share, on a file system whose locks work between machines.",
         ),
         cfg.BoolOpt(
             "sync",

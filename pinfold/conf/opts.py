@@ -93,6 +93,27 @@ def known() -> frozenset[tuple[str, str]]:
     return frozenset(found | {(group, name) for group in AUTH_GROUPS for name in _of_keystone()})
 
 
+@lru_cache(maxsize=1)
+def secrets() -> frozenset[tuple[str, str]]:
+    """(group, option) of what nobody else may read."""
+    listings: list[_ListOpts] = [api, conductor, compute, *_of_libraries()]
+    found = {
+        (_name(owner), option.dest)
+        for listing in listings
+        for owner, options in listing()
+        for option in options
+        if option.secret
+    }
+    return frozenset(found | {(group, name) for group in AUTH_GROUPS for name in ("password", "token")})
+
+
+def register_libraries(conf: cfg.ConfigOpts) -> None:
+    """Add the options of libraries to ``conf``, as the services have them between them."""
+    for listing in _of_libraries():
+        for owner, options in listing():
+            conf.register_opts(options, group=None if _name(owner) == "DEFAULT" else _name(owner))
+
+
 def _of_libraries() -> list[_ListOpts]:
     points = metadata.entry_points(group="oslo.config.opts")
     return [point.load() for point in points if point.name in LIBRARIES]

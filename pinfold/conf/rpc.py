@@ -42,7 +42,7 @@ Raise it when calls time out while the conductors live, because the database is 
         help="""
 The kind of queue. Messages are only bells, the database is the record, so none of these loses work.
 
-All services of one virtual host must agree. A queue cannot change its kind: to change it, give the services
+Set it equal on all services of a virtual host. A queue cannot change its kind: to change it, give the services
 a new virtual host in transport_url, and remove the old one when it is empty.
 """,
     ),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from oslo_config import cfg
 
-from pinfold.conf import files, opts
+from pinfold.conf import files, opts, rpc, service
 from pinfold.conf.files import Entry
 
 WHEN = re.compile(r"\b(chang(e|ing)|raise|lower|set|turn)\b", re.IGNORECASE)
@@ -103,3 +104,17 @@ def test_a_folder_of_files_is_read_in_the_order_of_their_names(tmp_path: Path) -
     conf = cfg.ConfigOpts()
     conf(["--config-dir", str(tmp_path)], project="pinfold")
     assert [Path(entry.path).name for entry in files.read_all(conf)] == ["a.conf", "b.conf"]
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_the_listing_of_a_process_is_what_it_registers(name: str) -> None:
+    conf = cfg.ConfigOpts()
+    service.register(conf)
+    rpc.register(conf)
+    for register in import_module(f"pinfold.cmd.assembly.{name.replace('-', '_')}").PROGRAM.registers:
+        register(conf)
+    listed = {(group, option.dest) for group, found in PROCESSES[name]() for option in found}
+    assert {key for key in listed if not files.registered(conf, *key)} == set()
+    ours = opts.ours() - {"DEFAULT"} | {"database"}
+    read = {(group, option) for group in ours if group in conf for option in conf[group]}
+    assert read == {key for key in listed if key[0] != "DEFAULT"}

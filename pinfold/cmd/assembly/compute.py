@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from oslo_config import cfg
 from oslo_utils import netutils
+from prometheus_client import CollectorRegistry
 
 from pinfold.cmd.assembly import broker
+from pinfold.cmd.assembly.metrics import MetricsService
 from pinfold.cmd.service import OnEnd, Program, Service
 from pinfold.compute.service import ComputeService
 from pinfold.compute.settings import Partition, Settings
-from pinfold.conf import compute, image, virt
+from pinfold.conf import compute, image, metrics, virt
 from pinfold.image.build import store_from
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import CONDUCTOR_TOPIC, ConductorClient
@@ -87,7 +89,10 @@ def build(
 def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Service]:
     own = broker.connect(conf, runtime, host=conf.host)
     own.warm_up(CONDUCTOR_TOPIC)
-    return [build(conf, runtime, own, on_end)]
+    registry = CollectorRegistry()
+    return [MetricsService(conf, registry), build(conf, runtime, own, on_end)]
 
 
-PROGRAM = Program((compute.register, image.register, virt.register, broker.register), _build)
+PROGRAM = Program(
+    (compute.register, image.register, metrics.register, virt.register, broker.register), _build
+)

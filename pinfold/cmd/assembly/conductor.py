@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from oslo_config import cfg
+from prometheus_client import CollectorRegistry
 
 from pinfold.cmd.assembly import book, broker
+from pinfold.cmd.assembly.metrics import MetricsService
 from pinfold.cmd.service import OnEnd, Program, Service
 from pinfold.conductor.service import ConductorService
 from pinfold.conductor.settings import settings_from
-from pinfold.conf import conductor, image, operations
+from pinfold.conf import conductor, image, metrics, operations
 from pinfold.db.session import Book
 from pinfold.image.build import store_from
 from pinfold.rpcapi import wire
@@ -28,9 +30,21 @@ def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, boo
 
 
 def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Service]:
-    return [build(conf, runtime, broker.connect(conf, runtime), book.book_from(conf, runtime))]
+    registry = CollectorRegistry()
+    return [
+        MetricsService(conf, registry),
+        build(conf, runtime, broker.connect(conf, runtime), book.book_from(conf, runtime)),
+    ]
 
 
 PROGRAM = Program(
-    (book.register, conductor.register, image.register, operations.register, broker.register), _build
+    (
+        book.register,
+        conductor.register,
+        image.register,
+        metrics.register,
+        operations.register,
+        broker.register,
+    ),
+    _build,
 )

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from pinfold.cmd.manage import audit, database, numa, operation
+from pinfold import concurrency
+from pinfold.cmd.manage import audit, config, database, numa, operation
 from pinfold.cmd.manage.shared import Shell
 from pinfold.conf import database as conf_database
 from pinfold.conf import operations as conf_operations
@@ -17,6 +18,7 @@ from pinfold.model import errors
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 is well, 1 is a finding, 2 an error."""
+    concurrency.choose()
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.run(Shell(_conf(arguments)), arguments)
@@ -33,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config-file", action="append", default=[], metavar="FILE", help="may be repeated")
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR", help="may be repeated")
     commands = parser.add_subparsers(dest="group", required=True)
-    for module in (database, audit, operation, numa):
+    for module in (config, database, audit, operation, numa):
         module.add_parser(commands)
     return parser
 
