@@ -48,14 +48,19 @@ def chosen() -> Backend | None:
     return _chosen
 
 
-def choose(argv: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Backend:
+def choose(
+    argv: Sequence[str] = (), environ: Mapping[str, str] | None = None, *, program: str = ""
+) -> Backend:
     """Fix the mode of this process, as environment or configuration files say. Repeating it is harmless.
+
+    ``argv`` names the files; without any, those of Pinfold and of ``program`` are looked for as oslo.config
+    does.
 
     Raises ConfigurationError for an unknown mode, or when something was imported too early.
     """
     global _chosen
     if _chosen is None:
-        backend = _wanted(argv, os.environ if environ is None else environ)
+        backend = _wanted(argv, os.environ if environ is None else environ, program)
         _fix(backend)
         _chosen = backend
     return _chosen
@@ -138,12 +143,12 @@ def _too_early(backend: str, names: Sequence[str]) -> ConfigurationError:
     )
 
 
-def _wanted(argv: Sequence[str], environ: Mapping[str, str]) -> Backend:
+def _wanted(argv: Sequence[str], environ: Mapping[str, str], program: str) -> Backend:
     value = environ.get(VARIABLE)
     source = VARIABLE
     if value is None:
         value, source = DEFAULT, ""
-        for path in _files(argv):
+        for path in _files(argv, program):
             found = _read(path)
             if found is not None:
                 value, source = found, str(path)
@@ -152,13 +157,16 @@ def _wanted(argv: Sequence[str], environ: Mapping[str, str]) -> Backend:
     return cast(Backend, value)
 
 
-def _files(argv: Sequence[str]) -> Iterator[Path]:
+def _files(argv: Sequence[str], program: str) -> Iterator[Path]:
     """The configuration files in the order in which oslo.config reads them; the last one wins."""
     given = _values(argv, "--config-file")
     folders = _values(argv, "--config-dir")
     if not given and not folders:
-        places = (Path("~/.pinfold").expanduser(), Path("~").expanduser(), Path("/etc/pinfold"), Path("/etc"))
-        given = [str(path) for path in (place / "pinfold.conf" for place in places) if path.exists()][:1]
+        places = [Path(name).expanduser() for name in ("~/.pinfold", "~", "/etc/pinfold", "/etc")]
+        for name in ("pinfold", program or "pinfold"):
+            given += [str(place / f"{name}.conf") for place in places if (place / f"{name}.conf").exists()][
+                :1
+            ]
     yield from map(Path, given)
     for folder in folders:
         yield from sorted(Path(folder).glob("*.conf"))

@@ -59,7 +59,7 @@ def main(name: str, assembly: str, argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        concurrency.choose(arguments)
+        concurrency.choose(arguments, program=name)
         return _supervise(name, assembly, arguments)
     except errors.ConfigurationError as error:
         print(f"{name}: {error.message}", file=sys.stderr)

@@ -52,6 +52,14 @@ def test_the_last_file_wins_and_folders_come_after_files(tmp_path: Path) -> None
     assert done.stdout == "threading\n"
 
 
+@pytest.mark.parametrize("name", ["pinfold", "pinfold-api"])
+def test_without_named_files_those_of_the_home_folder_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".pinfold").mkdir()
+    configured(tmp_path / ".pinfold", name, "eventlet")
+    code = "from pinfold import concurrency; print(concurrency.choose(program='pinfold-api'))"
+    assert python(code, HOME=str(tmp_path)).stdout == "eventlet\n"
+
+
 def test_the_environment_wins_over_files(tmp_path: Path) -> None:
     file = configured(tmp_path, "a", "eventlet")
     done = python(CHOOSE, "--config-file", str(file), PINFOLD_CONCURRENCY_BACKEND="threading")
