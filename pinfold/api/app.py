@@ -8,24 +8,43 @@ import falcon
 from oslo_config import cfg
 
 from pinfold.api import (
+    absent,
+    aggregates,
     auth,
+    extensions,
     faults,
+    flavor_access,
     flavors,
     health,
+    hosts,
+    hypervisors,
     identity,
     image_patch,
+    image_proxy,
     images,
+    instance_actions,
+    keypairs,
+    limits,
     metadata,
+    migrations,
     nodes,
     openapi,
     operations,
+    quota_classes,
+    quota_sets,
     schemas,
     server_actions,
     server_create,
+    server_groups,
     server_lists,
     servers,
+    services,
+    topology,
+    usage,
     versions,
+    zones,
 )
+from pinfold.api import schemas_around as around
 from pinfold.api.deps import Deps
 from pinfold.api.frame import Frame, responder
 from pinfold.api.policies import Policies
@@ -36,6 +55,19 @@ SERVER = "/v2.1/servers/{server}"
 META = "/v2.1/servers/{server}/metadata"
 FLAVOR = "/v2.1/flavors/{flavor}"
 SPECS = "/v2.1/flavors/{flavor}/os-extra_specs"
+KEYPAIRS = "/v2.1/os-keypairs"
+GROUPS = "/v2.1/os-server-groups"
+SERVICES = "/v2.1/os-services"
+NODES = "/v2.1/os-hypervisors"
+HOSTS = "/v2.1/os-hosts"
+AGGREGATES = "/v2.1/os-aggregates"
+QUOTAS = "/v2.1/os-quota-sets/{project}"
+CLASSES = "/v2.1/os-quota-class-sets/{quota_class}"
+USAGE = "/v2.1/os-simple-tenant-usage"
+MOVES = "/v2.1/servers/{server}/migrations"
+DONE = "/v2.1/servers/{server}/os-instance-actions"
+OLD_IMAGES = "/v2.1/images"
+OLD_META = "/v2.1/images/{image}/metadata"
 IMAGES = "/image/v2/images"
 IMAGE = "/image/v2/images/{image}"
 TAG = "/image/v2/images/{image}/tags/{tag}"
@@ -69,6 +101,72 @@ ROUTES: tuple[Route, ...] = (
     Route("GET",    SPECS + "/{key}",             flavors.spec,             "os-flavor-extra-specs:show"),
     Route("PUT",    SPECS + "/{key}",             flavors.set_spec,         "os-flavor-extra-specs:update", 200, schemas.EXTRA_SPEC),
     Route("DELETE", SPECS + "/{key}",             flavors.remove_spec,      "os-flavor-extra-specs:delete"),
+    Route("GET",    FLAVOR + "/os-flavor-access", flavor_access.index,      "os-flavor-access"),
+    Route("POST",   FLAVOR + "/action",           flavor_access.act,        "os-flavor-access:add_tenant_access", 200, around.FLAVOR_ACTION),
+    Route("GET",    SERVER + "/topology",         topology.show,            "compute:server:topology:index", since=78),
+    Route("GET",    DONE,                         instance_actions.index,   "os-instance-actions:list", query=instance_actions.LIST_PARAMETERS),
+    Route("GET",    DONE + "/{request}",          instance_actions.show,    "os-instance-actions:show"),
+    Route("GET",    MOVES,                        migrations.of_server,     "servers:migrations:index", since=23),
+    Route("GET",    MOVES + "/{migration}",       migrations.show,          "servers:migrations:show", since=23),
+    Route("DELETE", MOVES + "/{migration}",       migrations.abort,         "servers:migrations:delete", 202, since=24),
+    Route("POST",   MOVES + "/{migration}/action", migrations.force,        "servers:migrations:force_complete", 202, since=22),
+    Route("GET",    V + "/os-migrations",         migrations.index,         "os-migrations:index", query=migrations.LIST_PARAMETERS),
+    Route("GET",    KEYPAIRS,                     keypairs.index,           "os-keypairs:index", query=keypairs.LIST_PARAMETERS),
+    Route("POST",   KEYPAIRS,                     keypairs.create,          "os-keypairs:create", 201, around.KEYPAIR_CREATE, also=(200,)),
+    Route("GET",    KEYPAIRS + "/{keypair}",      keypairs.show,            "os-keypairs:show", query=keypairs.ONE_PARAMETERS),
+    Route("DELETE", KEYPAIRS + "/{keypair}",      keypairs.delete,          "os-keypairs:delete", 204, also=(202,), query=keypairs.ONE_PARAMETERS),
+    Route("GET",    GROUPS,                       server_groups.index,      "os-server-groups:index", query=server_groups.LIST_PARAMETERS),
+    Route("POST",   GROUPS,                       server_groups.create,     "os-server-groups:create", 200, around.SERVER_GROUP_CREATE),
+    Route("GET",    GROUPS + "/{group}",          server_groups.show,       "os-server-groups:show"),
+    Route("DELETE", GROUPS + "/{group}",          server_groups.delete,     "os-server-groups:delete", 204),
+    Route("GET",    SERVICES,                     services.index,           "os-services:list", query=services.LIST_PARAMETERS),
+    Route("PUT",    SERVICES + "/{service}",      services.update,          "os-services:update", 200, around.SERVICE_UPDATE),
+    Route("DELETE", SERVICES + "/{service}",      services.delete,          "os-services:delete", 204),
+    Route("GET",    NODES,                        hypervisors.index,        "os-hypervisors:list", query=hypervisors.LIST_PARAMETERS),
+    Route("GET",    NODES + "/detail",            hypervisors.detail,       "os-hypervisors:list-detail", query=hypervisors.LIST_PARAMETERS),
+    Route("GET",    NODES + "/statistics",        hypervisors.statistics,   "os-hypervisors:statistics", until=87),
+    Route("GET",    NODES + "/{hypervisor}",      hypervisors.show,         "os-hypervisors:show", query=hypervisors.SHOW_PARAMETERS),
+    Route("GET",    NODES + "/{hypervisor}/uptime", hypervisors.uptime,     "os-hypervisors:uptime", until=87, also=(501,)),
+    Route("GET",    NODES + "/{hypervisor}/search", hypervisors.search,     "os-hypervisors:search", until=52),
+    Route("GET",    NODES + "/{hypervisor}/servers", hypervisors.servers,   "os-hypervisors:servers", until=52),
+    Route("GET",    HOSTS,                        hosts.index,              "os-hosts:list", until=42, query=hosts.LIST_PARAMETERS),
+    Route("GET",    HOSTS + "/{host}",            hosts.show,               "os-hosts:show", until=42),
+    Route("PUT",    HOSTS + "/{host}",            hosts.update,             "os-hosts:update", 200, around.HOST_UPDATE, until=42, also=(501,)),
+    Route("GET",    HOSTS + "/{host}/startup",    hosts.startup,            "os-hosts:start", until=42, also=(501,)),
+    Route("GET",    HOSTS + "/{host}/shutdown",   hosts.shutdown,           "os-hosts:shutdown", until=42, also=(501,)),
+    Route("GET",    HOSTS + "/{host}/reboot",     hosts.reboot,             "os-hosts:reboot", until=42, also=(501,)),
+    Route("GET",    AGGREGATES,                   aggregates.index,         "os-aggregates:index"),
+    Route("POST",   AGGREGATES,                   aggregates.create,        "os-aggregates:create", 200, around.AGGREGATE_CREATE),
+    Route("GET",    AGGREGATES + "/{aggregate}",  aggregates.show,          "os-aggregates:show"),
+    Route("PUT",    AGGREGATES + "/{aggregate}",  aggregates.update,        "os-aggregates:update", 200, around.AGGREGATE_UPDATE),
+    Route("DELETE", AGGREGATES + "/{aggregate}",  aggregates.delete,        "os-aggregates:delete"),
+    Route("POST",   AGGREGATES + "/{aggregate}/action", aggregates.act,     "os-aggregates:add_host", 200, around.AGGREGATE_ACTION),
+    Route("POST",   AGGREGATES + "/{aggregate}/images", aggregates.cache_images, "compute:aggregates:images", 202, schemas.ANYTHING, since=81, also=(501,)),
+    Route("GET",    V + "/os-availability-zone",  zones.index,              "os-availability-zone:list"),
+    Route("GET",    V + "/os-availability-zone/detail", zones.detail,       "os-availability-zone:detail"),
+    Route("GET",    QUOTAS,                       quota_sets.show,          "os-quota-sets:show", query=quota_sets.USER_PARAMETERS),
+    Route("GET",    QUOTAS + "/detail",           quota_sets.detail,        "os-quota-sets:detail", query=quota_sets.USER_PARAMETERS),
+    Route("GET",    QUOTAS + "/defaults",         quota_sets.defaults,      "os-quota-sets:defaults"),
+    Route("PUT",    QUOTAS,                       quota_sets.update,        "os-quota-sets:update", 200, around.QUOTA_SET_UPDATE, query=quota_sets.USER_PARAMETERS),
+    Route("DELETE", QUOTAS,                       quota_sets.delete,        "os-quota-sets:delete", 202, query=quota_sets.USER_PARAMETERS),
+    Route("GET",    CLASSES,                      quota_classes.show,       "os-quota-class-sets:show"),
+    Route("PUT",    CLASSES,                      quota_classes.update,     "os-quota-class-sets:update", 200, around.QUOTA_CLASS_UPDATE),
+    Route("GET",    V + "/limits",                limits.index,             "limits", query=limits.PARAMETERS),
+    Route("GET",    USAGE,                        usage.index,              "os-simple-tenant-usage:list", query=usage.LIST_PARAMETERS),
+    Route("GET",    USAGE + "/{project}",         usage.show,               "os-simple-tenant-usage:show", query=usage.SHOW_PARAMETERS),
+    Route("GET",    V + "/extensions",            extensions.index,         "extensions"),
+    Route("GET",    V + "/extensions/{alias}",    extensions.show,          "extensions"),
+    Route("GET",    OLD_IMAGES,                   image_proxy.index,        "image:get_images", until=35, query=image_proxy.LIST_PARAMETERS),
+    Route("GET",    OLD_IMAGES + "/detail",       image_proxy.detail,       "image:get_images", until=35, query=image_proxy.LIST_PARAMETERS),
+    Route("GET",    OLD_IMAGES + "/{image}",      image_proxy.show,         "image:get_images", until=35),
+    Route("DELETE", OLD_IMAGES + "/{image}",      image_proxy.delete,       "image:delete_image", 204, until=35),
+    Route("GET",    OLD_META,                     image_proxy.metadata,     "image:get_images", until=38),
+    Route("POST",   OLD_META,                     image_proxy.add_metadata, "image:modify_image", 200, schemas.METADATA_BODY, until=38),
+    Route("PUT",    OLD_META,                     image_proxy.replace_metadata, "image:modify_image", 200, schemas.METADATA_BODY, until=38),
+    Route("GET",    OLD_META + "/{key}",          image_proxy.metadata_item, "image:get_images", until=38),
+    Route("PUT",    OLD_META + "/{key}",          image_proxy.set_metadata_item, "image:modify_image", 200, schemas.META_BODY, until=38),
+    Route("DELETE", OLD_META + "/{key}",          image_proxy.remove_metadata_item, "image:modify_image", 204, until=38),
+    *absent.ROUTES,
     Route("GET",    "/image",                     images.versions,          status=300, public=True),
     Route("GET",    "/image/v2",                  images.versions,          status=300, public=True),
     Route("GET",    "/image/v2/schemas/image",    images.schema,            "image:get_images"),

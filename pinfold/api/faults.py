@@ -43,6 +43,12 @@ class NotAcceptable(errors.PinfoldError):
     code = "not-acceptable"
 
 
+class Gone(errors.PinfoldError):
+    """The compute API had it, and has it no more."""
+
+    code = "gone"
+
+
 class TooLarge(errors.PinfoldError):
     """The body is larger than the service takes."""
 
@@ -68,6 +74,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotFound, 404),
     (NotAcceptable, 406),
     (errors.Conflict, 409),
+    (Gone, 410),
     (TooLarge, 413),
     (BadMediaType, 415),
     (NotBuilt, 501),

@@ -112,8 +112,22 @@ def update(call: Call, host: str) -> dict[str, Any]:
     return {"host": host, "status": "enabled" if enabled else "disabled"}
 
 
-def power(call: Call, host: str) -> None:
-    """Start, stop or reboot a host: nobody here can."""
+def startup(call: Call, host: str) -> None:
+    """Start a host: nobody here can."""
+    _cannot(call, host)
+
+
+def shutdown(call: Call, host: str) -> None:
+    """Stop a host: nobody here can."""
+    _cannot(call, host)
+
+
+def reboot(call: Call, host: str) -> None:
+    """Start a host afresh: nobody here can."""
+    _cannot(call, host)
+
+
+def _cannot(call: Call, host: str) -> None:
     call.authorize(call.project)
     _require(call, host)
     raise NotBuilt("This cloud does not switch hosts on or off.")

@@ -23,7 +23,7 @@ from pinfold.model import errors, quotas
 
 _BITS = 2048
 LIST_PARAMETERS = {"user_id": 10, "limit": 35, "marker": 35}
-_ONE_PARAMETERS = {"user_id": 10}
+ONE_PARAMETERS = {"user_id": 10}
 
 
 def index(call: Call) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def index(call: Call) -> dict[str, Any]:
 
 def show(call: Call, keypair: str) -> dict[str, Any]:
     """One keypair."""
-    user = _user(call, allowed(call, _ONE_PARAMETERS))
+    user = _user(call, allowed(call, ONE_PARAMETERS))
     row = _found(call, user, keypair)
     return {
         "keypair": _brief(call, row)
@@ -88,7 +88,7 @@ def _write(session: Any, call: Call, row: KeypairRow) -> None:
 
 def delete(call: Call, keypair: str) -> Reply:
     """Forget it; servers made with it keep its name."""
-    user = _user(call, allowed(call, _ONE_PARAMETERS))
+    user = _user(call, allowed(call, ONE_PARAMETERS))
     gone = _is_name(keypair) and call.deps.book.write(
         lambda session: book_keypairs.delete(session, user, keypair)
     )

@@ -19,6 +19,7 @@ _TEXTS = {
     404: "There is no such thing, or the caller may not see it.",
     406: "The microversion is not spoken here.",
     409: "It is in a state that does not allow it, or another request was first.",
+    410: "The compute API has given it up.",
     413: "The body is too large.",
     415: "The body is of a type that is not understood.",
     501: "This cloud does not have it.",
@@ -116,7 +117,9 @@ def _query(route: Route) -> Document:
         }
     if route.handler is images.index:
         return {name: number if name == "limit" else text for name in images.LIST_PARAMETERS}
-    return {"server": text, "limit": number} if route.path == "/pinfold/v1/operations" else {}
+    if route.path == "/pinfold/v1/operations":
+        return {"server": text, "limit": number}
+    return {name: number if name in ("limit", "offset") else text for name in route.query}
 
 
 def _request_body(route: Route) -> Document:
@@ -142,6 +145,8 @@ def _responses(route: Route) -> Document:
         codes += [413, 415]
     if route.path.endswith(("/action", "/import")):
         codes.append(501)
+    shown |= {str(code): {"description": "Done, at some microversions."} for code in route.also if code < 400}
+    codes += [code for code in route.also if code >= 400]
     for code in sorted(codes):
         shown[str(code)] = {"description": _TEXTS[code], "content": error}
     if route.handler.__name__ == "download":
