@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
 import sqlalchemy as sa
 from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
 from pinfold.conductor import rules
 from pinfold.conductor.operations import PLANS
-from pinfold.conductor.operations.base import Deed, recorded
+from pinfold.conductor.operations.base import Deed, finish_key, recorded
 from pinfold.conductor.runner import Runner
 from pinfold.conductor.settings import Settings
 from pinfold.conductor.workers import Workers
@@ -21,6 +20,7 @@ from pinfold.db import hosts, operations
 from pinfold.db.models import Node, Report
 from pinfold.db.session import Book
 from pinfold.db.types import epoch
+from pinfold.model import states
 from pinfold.model.host import ClaimView, NodeView
 from pinfold.model.work import Bell
 from pinfold.rpcapi import messages
@@ -138,7 +138,7 @@ class Manager:
             return _REFUSED
         barred = rules.barred(session, deed.instance, node, self._settings.default_zone)
         held = deed.claim(book_claims.INCOMING)
-        if held is None and not book_claims.holding(deed.claims):
+        if held is None and PLANS[deed.operation.kind].may_claim(deed):
             if barred is not None:
                 return messages.Claimed("refused"), rules.misplaced(deed, node, barred)
             generation = book_claims.take(session, node, claim.generation, _incoming(deed, claim))
@@ -151,30 +151,31 @@ class Manager:
 
     def _claimed(self, deed: Deed, claim: messages.Claim) -> None:
         operations.enter(deed.operation, "claim", claim.host, deed.at)
-        # an accepted claim is the leave to spawn: what follows is the spawn's time
-        operations.enter(deed.operation, "spawn", claim.host, deed.at)
+        if states.has_step(deed.operation.kind, "spawn"):
+            # an accepted claim is the leave to spawn: what follows is the spawn's time
+            operations.enter(deed.operation, "spawn", claim.host, deed.at)
         self._lease(deed, claim.host, claim.incarnation)
 
     @exported
     def finish(self, context: Context, record: Any) -> Any:
-        """A worker has done all steps; answered "done" for ever once it was."""
+        """A worker has done all its steps; answered "done" for ever once it was."""
         finish = from_wire(record, messages.Finish)
-        return to_wire(self._write(lambda session: self._finish(session, finish)))
+        finished, bell = self._write(lambda session: self._finish(session, finish))
+        self._runner.ring(bell)
+        return to_wire(finished)
 
-    def _finish(self, session: Session, finish: messages.Finish) -> messages.Finished:
+    def _finish(self, session: Session, finish: messages.Finish) -> tuple[messages.Finished, Bell]:
         deed = self._runner.deed(session, finish.operation)
         if deed is None:
-            return messages.Finished(done=False)
+            return messages.Finished(done=False), Bell()
         operation = deed.operation
-        if operation.finished_attempt == finish.attempt:
-            freed = operation.arguments.get("freed", {})
-            return messages.Finished(True, released=freed.get("claim"), generation=freed.get("generation"))
+        known = operation.finishes.get(finish_key(finish.attempt, finish.node))
+        if known is not None:
+            return from_wire(known, messages.Finished), Bell()
         if not _is_open(deed, finish.attempt):
-            return messages.Finished(done=False, undo=_unrecorded_end(deed))
-        operation.finished_attempt = finish.attempt
+            return messages.Finished(done=False, undo=_unrecorded_end(deed)), Bell()
         freed = PLANS[operation.kind].finish(deed, finish.node)
-        operation.arguments = {**operation.arguments, "freed": msgspec.to_builtins(freed)}
-        return messages.Finished(True, released=freed.claim, generation=freed.generation)
+        return deed.answered(finish.node, finish.attempt, freed), freed.bell
 
     @exported
     def abort(self, context: Context, record: Any) -> Any:

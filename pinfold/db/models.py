@@ -91,6 +91,7 @@ class Instance(Base):
         sa.Index(None, "deleted_at", "project_id", "created_at"),
         sa.Index(None, "deleted_at", "created_at"),
         sa.Index(None, "vm_state", "shelved_at"),
+        sa.Index(None, "vm_state", "moved_at"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
@@ -127,6 +128,10 @@ class Instance(Base):
     locked_reason: Mapped[str | None] = mapped_column(Name, default=None)
     shelved_at: Mapped[float | None] = mapped_column(Seconds, default=None)
     shelved_image: Mapped[str | None] = mapped_column(Id, default=None)
+    moved_from: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
+    """While a resize or migration waits to be confirmed: flavor and demand as they were, whether it ran (``runs``), and
+    the ``operation`` that moved it."""
+    moved_at: Mapped[float | None] = mapped_column(Seconds, default=None)
     fault: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
     """Of the last operation, if it failed: code (int), message, details, created (seconds)."""
 
@@ -281,8 +286,8 @@ class Operation(Base):
     ``open_key`` is the instance's id while it is open and null after: one open operation per instance.
     ``owner_host`` and ``owner_incarnation`` do it until ``lease_until``; ``attempt`` is the fence.
     ``targets`` are the nodes still to try (the first is being tried); ``refusals`` say why hosts were refused.
-    ``result`` is null while open, then succeeded, failed or superseded; ``finished_attempt`` is the attempt whose
-    ``finish`` was accepted, so that it can be answered again for ever.
+    ``result`` is null while open, then succeeded, failed or superseded; ``finishes`` are the answers to each ``finish``
+    that was accepted, by attempt and node, so that it can be answered again for ever.
     """
 
     __tablename__ = "operations"
@@ -299,7 +304,7 @@ class Operation(Base):
     step: Mapped[str | None] = mapped_column(Word, default=None)
     task_state: Mapped[str | None] = mapped_column(Word, default=None)
     attempt: Mapped[int] = mapped_column(sa.Integer, default=0)
-    finished_attempt: Mapped[int | None] = mapped_column(sa.Integer, default=None)
+    finishes: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
     owner_host: Mapped[str | None] = mapped_column(Name, default=None)
     owner_incarnation: Mapped[str | None] = mapped_column(Id, default=None)
     lease_until: Mapped[float] = mapped_column(Seconds)

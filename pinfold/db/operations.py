@@ -16,8 +16,10 @@ from sqlalchemy.orm import Session
 
 from pinfold.db import claims as book_claims
 from pinfold.db.models import Claim, Instance, Node, Operation, Outbox
+from pinfold.db.session import AGAIN
 from pinfold.db.types import epoch
 from pinfold.model import errors, states
+from pinfold.model.request import Demand
 from pinfold.model.work import Times, Work
 
 SUCCEEDED, FAILED, SUPERSEDED = "succeeded", "failed", "superseded"
@@ -117,6 +119,16 @@ def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operat
     return instance, opened, at
 
 
+def is_written(session: Session, *operation_ids: str) -> bool:
+    """Whether an earlier run of this transaction has committed, so that these operations are in the book."""
+    if not session.info.get(AGAIN):
+        return False
+    written = session.scalar(
+        sa.select(sa.func.count()).select_from(Operation).where(Operation.id.in_(operation_ids))
+    )
+    return written == len(operation_ids)
+
+
 def insert(
     session: Session,
     *,
@@ -145,7 +157,7 @@ def insert(
         lease_until=at + times.sweep_after,
         deadline_at=at + times.deadlines.get(kind, declared.deadline),
         result=SUCCEEDED if closed else None,
-        finished_attempt=None,
+        finishes={},
         left_leftover=False,
         arguments=arguments or {},
         targets=[],
@@ -293,6 +305,17 @@ def lease(session: Session, operation: Operation, host: str, incarnation: str | 
     operation.lease_until = until
 
 
+def set_arguments(operation: Operation, **values: Any) -> None:
+    """Note more about the operation, or otherwise."""
+    operation.arguments = {**operation.arguments, **values}
+
+
+def demand_of(operation: Operation, instance: Instance) -> Demand:
+    """What the operation is to place: the size that it brings, or else the server's own."""
+    demand = operation.arguments.get("demand")
+    return instance.demand if demand is None else msgspec.convert(demand, Demand, strict=False)
+
+
 def work_for(
     operation: Operation,
     instance: Instance,
@@ -302,6 +325,7 @@ def work_for(
 ) -> Work:
     """What to cast to the worker of ``node`` for the operation's present attempt."""
     spawns_from = {"create": instance.image_ref, "unshelve": instance.shelved_image}
+    arguments = operation.arguments
     return Work(
         operation=operation.id,
         attempt=operation.attempt,
@@ -312,14 +336,17 @@ def work_for(
         user_id=instance.user_id,
         host=node.host,
         node=node.name,
-        demand=instance.demand,
+        demand=demand_of(operation, instance),
         vm_state=instance.vm_state,
         step=operation.step,
         image=spawns_from.get(operation.kind),
-        snapshot=operation.arguments.get("snapshot"),
-        snapshot_name=operation.arguments.get("snapshot_name"),
-        snapshot_properties=operation.arguments.get("snapshot_properties", {}),
+        snapshot=arguments.get("snapshot"),
+        snapshot_name=arguments.get("snapshot_name"),
+        snapshot_properties=arguments.get("snapshot_properties", {}),
         claim=claim.id if claim else None,
         placement=claim.placement if claim else None,
         seconds_left=max(1.0, operation.deadline_at - at),
+        leg=arguments.get("leg", ""),
+        runs=arguments.get("runs", True),
+        same_node=arguments.get("same_node", False),
     )

@@ -24,6 +24,9 @@ T = TypeVar("T")
 _AGAIN = (db_errors.DBDeadlock, db_errors.DBConnectionError, db_errors.RetryRequest)
 _TRIES = 8
 
+#: In a session's info: this transaction has been run before, and may have committed although its answer was lost.
+AGAIN = "again"
+
 
 class DatabaseUnavailable(errors.Unavailable):
     """The database did not answer, several times."""
@@ -127,10 +130,13 @@ class Book:
         self._turn: AbstractContextManager[Any] = runtime.lock() if sqlite else nullcontext()
 
     def write(self, work: Callable[[orm.Session], T]) -> T:
-        """Run ``work`` and commit."""
+        """Run ``work`` and commit. Run again, its session's info has AGAIN."""
+        runs = 0
 
         def once() -> T:
-            with self._turn, self._sessions() as session, session.begin():
+            nonlocal runs
+            runs += 1
+            with self._turn, self._sessions(info={AGAIN: runs > 1}) as session, session.begin():
                 return work(session)
 
         return self._again(once)

@@ -293,6 +293,11 @@ def after(kind: str, vm_state: str, outcome: str) -> str:
     return _AFTER[kind, vm_state, outcome]
 
 
+def has_step(kind: str, step: str) -> bool:
+    """Whether operations of ``kind`` have a step of this name."""
+    return any(declared.name == step for declared in KINDS[kind].steps)
+
+
 def may_start(kind: str, vm_state: str) -> bool:
     """Whether a server in ``vm_state`` may start an operation of ``kind``."""
     if kind == "shelve":

@@ -20,16 +20,20 @@ from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.operations import Fault
 from pinfold.model import states
 from pinfold.model.work import Bell
-from pinfold.rpcapi.messages import Abort
+from pinfold.rpcapi.messages import Abort, Finished
 
 Held = Sequence[tuple[Claim, Node]]
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """A claim that is gone, and the generation of its node after it."""
+    """What a worker is told of its node: a claim that is gone, and the generation after it or after another change.
+
+    ``bell`` is what is to be rung next: the work that another worker has with the operation.
+    """
 
     claim: str | None = None
     generation: int | None = None
+    bell: Bell = Bell()
 
 
 class Deed:
@@ -70,12 +74,26 @@ class Deed:
         times = self.settings.times
         return self.at + min(times.lease, times.sweep_after * 2.0 ** max(0, self.operation.attempt - 1))
 
-    def cast(self, node: operations.Place, claim: Claim | None) -> Bell:
-        """A new attempt, for the worker of ``node``. Every new cast raises the attempt."""
+    def cast(self, node: operations.Place, claim: Claim | None, leg: str | None = None) -> Bell:
+        """A new attempt, for the worker of ``node``; with ``leg``, from now on that leg of the operation.
+
+        Every new cast raises the attempt.
+        """
+        if leg is not None:
+            operations.set_arguments(self.operation, leg=leg)
         self.operation.attempt += 1
         operations.lease(self.session, self.operation, node.host, None, self.patience())
         self.operation.updated_at = self.at
         return Bell(work=(operations.work_for(self.operation, self.instance, node, self.at, claim),))
+
+    def answered(self, node: str, attempt: int, freed: Freed) -> Finished:
+        """The answer to the finish of this attempt on this node, from now on and for ever."""
+        finished = Finished(True, released=freed.claim, generation=freed.generation)
+        self.operation.finishes = {
+            **self.operation.finishes,
+            finish_key(attempt, node): msgspec.to_builtins(finished),
+        }
+        return finished
 
     def look_again(self) -> Bell:
         """Nothing to do yet: the sweeper looks again soon."""
@@ -98,11 +116,19 @@ class Deed:
         return Freed(claim_id, generation)
 
 
+def finish_key(attempt: int, node: str) -> str:
+    """Under which an operation keeps the answer to a finish."""
+    return f"{attempt} {node}"
+
+
 class Plan(Protocol):
     """The conductor's side of one kind of operation."""
 
+    def may_claim(self, deed: Deed) -> bool:
+        """Whether the operation may take a claim, by what the instance holds now."""
+
     def finish(self, deed: Deed, node: str) -> Freed:
-        """The worker of ``node`` has done all steps."""
+        """The worker of ``node`` has done all its steps."""
 
     def abort(self, deed: Deed, abort: Abort) -> tuple[Freed, Bell]:
         """The worker could not do a step, and has undone what it made."""

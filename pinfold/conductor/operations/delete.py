@@ -14,6 +14,9 @@ from pinfold.rpcapi.messages import Abort
 class Delete:
     """A server that is going. A claim whose worker cannot say that the guest is gone becomes a leftover."""
 
+    def may_claim(self, deed: Deed) -> bool:
+        return False
+
     def finish(self, deed: Deed, node: str) -> Freed:
         freed = Freed()
         for held in book_claims.holding(deed.claims):
@@ -48,8 +51,19 @@ class Delete:
             deed.leave([pair for pair in held if not deed.is_up(pair[1].host)])
         if self._end_if_nothing_is_held(deed):
             return Bell()
-        claim, node = book_claims.holding(deed.claims)[0]
-        return deed.cast(node, claim)
+        return self._cast_all(deed)
+
+    @staticmethod
+    def _cast_all(deed: Deed) -> Bell:
+        """One attempt, for each worker that still has something of it."""
+        (claim, node), *others = book_claims.holding(deed.claims)
+        bell = deed.cast(node, claim)
+        works = [
+            operations.work_for(deed.operation, deed.instance, there, deed.at, held)
+            for held, there in others
+            if there.id != node.id
+        ]
+        return Bell(work=(*bell.work, *works))
 
     def entered(self, deed: Deed, step: str) -> bool:
         return False

@@ -14,6 +14,9 @@ from pinfold.rpcapi.messages import Abort
 class InPlace:
     """The plan of an operation on the worker that has the server's current claim."""
 
+    def may_claim(self, deed: Deed) -> bool:
+        return False
+
     def finish(self, deed: Deed, node: str) -> Freed:
         deed.close(states.DONE)
         return Freed()

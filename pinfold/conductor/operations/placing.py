@@ -20,6 +20,10 @@ NO_FIT, IMAGE_GONE = "no-fit", "image-gone"
 class Placing:
     """The plan of an operation that places the server."""
 
+    def may_claim(self, deed: Deed) -> bool:
+        """Only a server that holds nothing is placed."""
+        return not book_claims.holding(deed.claims)
+
     def finish(self, deed: Deed, node: str) -> Freed:
         held = deed.claim(book_claims.INCOMING)
         if held is None or held[1].name != node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinfold.conductor.operations import inplace
 from pinfold.conductor.operations.base import Deed, Freed, recorded
+from pinfold.db import claims as book_claims
 from pinfold.db import operations
 from pinfold.db.operations import Fault
 from pinfold.model import states
@@ -21,7 +22,9 @@ class Shelve(inplace.InPlace):
             deed.operation.arguments = {**deed.operation.arguments, "offload": offload}
         if deed.operation.arguments["offload"]:
             return True
-        deed.operation.finished_attempt = deed.operation.attempt
+        held = deed.claim(book_claims.CURRENT)
+        if held is not None:
+            deed.answered(held[1].name, deed.operation.attempt, Freed())
         deed.close(states.DONE)
         return False
 
