@@ -8,6 +8,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,39 @@ from devstack import postgres, processes, rabbit
 from devstack.layout import Layout, Process
 from devstack.progress import wait_for
 from pinfold.rpcapi.permissions import Permissions, definitions
+
+
+class Guard:
+    """Ends what is left of the servers when this process dies without having stopped them, however it dies."""
+
+    _SCRIPT = (
+        'cat > /dev/null; for leader in $(cat "$1/leaders"); do kill -9 -- "-$leader"; done; rm -rf "$@"'
+    )
+
+    def __init__(self, root: Path, *folders: str) -> None:
+        self._leaders = root / "leaders"
+        self._leaders.touch()
+        # It waits for the end of its input, which the kernel closes with this process.
+        self._watcher = subprocess.Popen(
+            ["sh", "-c", self._SCRIPT, "guard", str(root), *folders],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def watch(self, process: Process) -> Process:
+        """Also end ``process`` and those of its session."""
+        with open(self._leaders, "a") as file:
+            file.write(f"{process.pid}\n")
+        return process
+
+    def dismiss(self) -> None:
+        """All is stopped."""
+        self._watcher.kill()
+        self._watcher.wait()
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+
 
 EVERYTHING = Permissions(configure=".*", write=".*", read=".*", topic_write=".*", topic_read=".*")
 
@@ -38,7 +72,8 @@ class Broker:
         self._write_accounts({self.admin[0]: (self.admin[1], EVERYTHING)})
         with open(root / "broker" / "rabbitmq.conf", "a") as config:
             config.write(extra)
-        self._mapper = rabbit.start_mapper(self._layout, self._record)
+        self._guard = Guard(root)
+        self._mapper = self._guard.watch(rabbit.start_mapper(self._layout, self._record))
         self._process = self._start()
 
     @property
@@ -89,12 +124,13 @@ class Broker:
         """End it, and the port mapper, for good."""
         self.kill()
         processes.stop(self._mapper)
+        self._guard.dismiss()
 
     def _write_accounts(self, accounts: dict[str, tuple[str, Permissions]], vhost: str = "/") -> None:
         self._accounts.write_text(json.dumps(definitions(accounts, vhost)))
 
     def _start(self) -> Process:
-        process = rabbit.start(self._layout, self._record)
+        process = self._guard.watch(rabbit.start(self._layout, self._record))
         rabbit.await_ready(self._layout, self._record, process)
         return process
 
@@ -108,7 +144,8 @@ class Database:
         self._layout = Layout(root)
         self._layout.make()
         self._record = postgres.create(self._layout, free_ports(1)[0], secrets.token_hex(16))
-        self._process = postgres.start(self._layout, self._record)
+        self._guard = Guard(root, self._record["home"])
+        self._process = self._guard.watch(postgres.start(self._layout, self._record))
 
     def create(self) -> str:
         """The URL of a new, empty database."""
@@ -120,6 +157,7 @@ class Database:
         """End it and remove its data."""
         postgres.stop(self._process)
         postgres.wipe(self._record)
+        self._guard.dismiss()
 
 
 @contextmanager
