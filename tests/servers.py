@@ -26,7 +26,7 @@ class Guard:
     """Ends what is left of the servers when this process dies without having stopped them, however it dies."""
 
     _SCRIPT = (
-        'cat > /dev/null; for leader in $(cat "$1/leaders"); do kill -9 -- "-$leader"; done; rm -rf "$@"'
+        'cat > /dev/null; for leader in $(cat "$1/leaders"); do kill -s KILL -- "-$leader"; done; rm -rf "$@"'
     )
 
     def __init__(self, root: Path, *folders: str) -> None:
