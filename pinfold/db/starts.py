@@ -1,7 +1,8 @@
 """What an API request writes: one function per action, each one transaction.
 
 Each checks the state and opens the operation in the same transaction, and returns the bell to ring
-once that has committed. None of them sends anything.
+once that has committed. None of them sends anything. One whose commit was not answered is run again, and finds
+what it has written by its operation's id.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def create(
     arguments: dict[str, Any] | None = None,
 ) -> Bell:
     """Write new servers, each with its open operation. ``arguments`` may name a ``host`` or ``node`` to use."""
+    if operations.is_written(session, *operation_ids):
+        return Bell(run=tuple(operation_ids))
     at = operations.now(session)
     for instance, operation_id in zip(instances, operation_ids, strict=True):
         instance.vm_state = states.BUILDING
@@ -60,6 +63,8 @@ def shelve(
     image_properties: dict[str, str],
 ) -> Bell:
     """Open a shelve, whose snapshot will be ``image_id``. Raises errors.NotFound, errors.Conflict."""
+    if operations.is_written(session, operation_id):
+        return Bell()
     instance, at = _ready(session, instance_id, "shelve")
     arguments = {
         "snapshot": image_id,
@@ -73,6 +78,8 @@ def shelve_offload(
     session: Session, instance_id: str, requester: Requester, times: Times, *, operation_id: str
 ) -> Bell:
     """Open an offload. Raises errors.NotFound, errors.Conflict."""
+    if operations.is_written(session, operation_id):
+        return Bell()
     instance, at = _ready(session, instance_id, "shelve_offload")
     return _on_its_host(session, instance, "shelve_offload", requester, times, at, operation_id, {})
 
@@ -90,6 +97,8 @@ def unshelve(
 
     ``arguments`` may name a ``host``. Raises errors.NotFound, errors.Conflict.
     """
+    if operations.is_written(session, operation_id):
+        return Bell(run=(operation_id,))
     instance, opened, at = operations.lock_for_start(session, instance_id)
     kind = "unshelve_in_place" if instance.vm_state == states.SHELVED else "unshelve"
     states.require_start(kind, instance.vm_state, opened.kind if opened else None)
@@ -100,7 +109,7 @@ def unshelve(
                 code="wrong-state",
             )
         return _on_its_host(session, instance, kind, requester, times, at, operation_id, {})
-    _refuse_leftovers(session, instance)
+    refuse_leftovers(session, instance, kind)
     operations.insert(
         session,
         operation_id=operation_id,
@@ -128,6 +137,8 @@ def delete(
     An open operation is superseded in the same transaction. Where the worker is down its claim becomes a leftover,
     and the server is deleted here. A server that is being deleted already is left to that. Raises errors.NotFound.
     """
+    if operations.is_written(session, operation_id):
+        return Bell()
     instance, opened, at = operations.lock_for_start(session, instance_id)
     if opened is not None:
         if opened.kind in ("delete", "force_delete"):
@@ -203,13 +214,13 @@ def _on_its_host(
     return Bell(work=(operations.work_for(operation, instance, node, at, claim),))
 
 
-def _refuse_leftovers(session: Session, instance: Instance) -> None:
+def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
     """No guest runs twice: while one may still run somewhere, the server is placed nowhere else."""
     for claim, node in book_claims.of_instance(session, instance.id):
         service = hosts.worker(session, node.host)
         if claim.role == book_claims.LEFTOVER and not (service and service.forced_down):
             raise errors.Conflict(
-                f"Cannot unshelve the server: host {node.host} may still run its former guest. Wait until that host "
+                f"Cannot {kind} the server: host {node.host} may still run its former guest. Wait until that host "
                 "is back and has cleaned up, or force it down once it is fenced.",
                 code="leftover",
             )

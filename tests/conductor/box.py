@@ -200,6 +200,7 @@ class Box:
             flavor={"name": "p"},
             demand=demand or pinned(4),
         )
+        operation = self.runtime.new_id()
         self.ring(
             self.book.write(
                 lambda session: starts.create(
@@ -207,7 +208,7 @@ class Box:
                     [instance],
                     WHO,
                     self.times,
-                    operation_ids=[self.runtime.new_id()],
+                    operation_ids=[operation],
                     arguments=arguments,
                 )
             )
@@ -228,10 +229,9 @@ class Box:
                 **more,
             }
         start = getattr(starts, kind)
+        operation = self.runtime.new_id()
         bell: Bell = self.book.write(
-            lambda session: start(
-                session, server, WHO, self.times, operation_id=self.runtime.new_id(), **more
-            )
+            lambda session: start(session, server, WHO, self.times, operation_id=operation, **more)
         )
         self.ring(bell)
         return bell

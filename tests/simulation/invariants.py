@@ -1,0 +1,323 @@
+"""What must hold after every step, whatever has just failed, and what must hold once everything has settled.
+
+Nothing here knows how the product works: it compares the rows of the book with the guests of the hypervisors and the
+images of the store. Usable by other tests that have these three.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pinfold.model.numa import Placement, held_cpus
+from pinfold.virt.driver import PAUSED, RUNNING, SUSPENDED
+from tests.simulation.hypervisor import Machine, SimGuest
+from tests.simulation.images import Images
+
+HOLDING = ("incoming", "current", "outgoing")
+DELETES = ("delete", "force_delete")
+AT_HOME = ("active", "stopped", "paused", "suspended", "shelved")
+_placement = msgspec.json.Decoder(Placement)
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+
+class InstanceRow(msgspec.Struct, frozen=True):
+    """A server that is not deleted."""
+
+    vm_state: str
+    shelved_image: str | None
+    image_ref: str
+
+
+class OperationRow(msgspec.Struct, frozen=True):
+    """An open operation."""
+
+    kind: str
+    instance: str
+    attempt: int
+    step: str | None
+    owner: str | None
+    snapshot: str | None
+
+
+class ClaimRow(msgspec.Struct, frozen=True):
+    """A claim."""
+
+    instance: str
+    node: str
+    role: str
+    operation: str | None
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """What the book holds, read in one go."""
+
+    instances: dict[str, InstanceRow]
+    operations: dict[str, OperationRow]
+    claims: dict[str, ClaimRow]
+    pins: dict[str, frozenset[int]]
+    nodes: dict[str, int]
+    outbox: tuple[str, ...]
+
+    def of(self, instance: str) -> list[ClaimRow]:
+        """The claims of one server."""
+        return [claim for claim in self.claims.values() if claim.instance == instance]
+
+
+def read(raw: sqlite3.Connection) -> Picture:
+    """The picture that a connection shows, outside of any transaction."""
+    pins: dict[str, set[int]] = {}
+    for claim, cpu in raw.execute("SELECT claim_id, cpu FROM pins"):
+        pins.setdefault(claim, set()).add(cpu)
+    return Picture(
+        instances={
+            row[0]: InstanceRow(*row[1:])
+            for row in raw.execute(
+                "SELECT id, vm_state, shelved_image, image_ref FROM instances WHERE deleted_at IS NULL"
+            )
+        },
+        operations={
+            row[0]: OperationRow(*row[1:])
+            for row in raw.execute(
+                "SELECT id, kind, instance_id, attempt, step, owner_host, json_extract(arguments, '$.snapshot') "
+                "FROM operations WHERE open_key IS NOT NULL"
+            )
+        },
+        claims={
+            row[0]: ClaimRow(*row[1:])
+            for row in raw.execute(
+                "SELECT claims.id, instance_id, nodes.name, role, operation_id FROM claims "
+                "JOIN nodes ON nodes.id = node_id"
+            )
+        },
+        pins={claim: frozenset(cpus) for claim, cpus in pins.items()},
+        nodes=dict(raw.execute("SELECT name, generation FROM nodes").fetchall()),
+        outbox=tuple(row[0] for row in raw.execute("SELECT subject FROM outbox")),
+    )
+
+
+class Invariants:
+    """Checks pictures one after another. ``latest`` is what stands on the disk of each server that has ever run."""
+
+    def __init__(self, raw: sqlite3.Connection, machines: Iterable[Machine], images: Images) -> None:
+        self._raw = raw
+        self._machines = tuple(machines)
+        self._images = images
+        self._placed: dict[str, frozenset[int]] = {}
+        self._before: Picture | None = None
+        self.latest: dict[str, bytes] = {}
+        self.lost_on_purpose: set[str] = set()
+
+    def check(self, picture: Picture) -> None:
+        """Raises Violation."""
+        for problem in self._problems(picture):
+            raise Violation(problem)
+        self._before = picture
+
+    def _problems(self, picture: Picture) -> Iterator[str]:
+        yield from self._pins(picture)
+        yield from self._generations(picture)
+        yield from self._claims(picture)
+        yield from self._states(picture)
+        yield from self._guests(picture)
+        yield from self._disks(picture)
+
+    # --- the book alone ------------------------------------------------------------------------
+
+    def _pins(self, picture: Picture) -> Iterator[str]:
+        """Pins are exactly the CPUs of claims' placements."""
+        for claim in picture.claims:
+            if claim not in self._placed:
+                self._placed[claim] = self._read_placement(claim)
+            if picture.pins.get(claim, frozenset()) != self._placed[claim]:
+                yield f"claim {claim} is placed on {set(self._placed[claim])}, and its pins differ"
+        if picture.pins.keys() - picture.claims.keys():
+            yield "there are pins without a claim"
+
+    def _read_placement(self, claim: str) -> frozenset[int]:
+        (text,) = self._raw.execute("SELECT placement FROM claims WHERE id = ?", (claim,)).fetchone()
+        cells = _placement.decode(text).cells if text else ()
+        return frozenset().union(*(held_cpus(cell) for cell in cells))
+
+    def _generations(self, picture: Picture) -> Iterator[str]:
+        """Whatever changes the claims of a node raises its generation; nothing ever lowers it."""
+        before = self._before
+        if before is None:
+            return
+        for node, generation in picture.nodes.items():
+            old = before.nodes.get(node, -1)
+            if generation < old:
+                yield f"the generation of {node} went from {old} back to {generation}"
+            if generation == old and _on(before, node) != _on(picture, node):
+                yield f"the claims of {node} have changed, and its generation is still {generation}"
+
+    def _claims(self, picture: Picture) -> Iterator[str]:
+        roles: set[tuple[str, str]] = set()
+        going = {row.instance for row in picture.operations.values() if row.kind in DELETES}
+        for identity, claim in picture.claims.items():
+            if claim.role in HOLDING:
+                if (claim.instance, claim.role) in roles:
+                    yield f"server {claim.instance} has two claims that are {claim.role}"
+                roles.add((claim.instance, claim.role))
+            if claim.role == "incoming" and not (
+                claim.operation in picture.operations or claim.instance in going
+            ):
+                yield f"claim {identity} is incoming, and its operation {claim.operation} is not open"
+        kinds = [operation.instance for operation in picture.operations.values()]
+        if len(kinds) != len(set(kinds)):
+            yield "a server has two open operations"
+
+    def _states(self, picture: Picture) -> Iterator[str]:
+        """A server without an open operation holds what its state says, and nothing else."""
+        busy = {operation.instance for operation in picture.operations.values()}
+        held: dict[str, list[str]] = {}
+        for claim in picture.claims.values():
+            if claim.role in HOLDING:
+                held.setdefault(claim.instance, []).append(claim.role)
+        for instance, roles in held.items():
+            if instance not in picture.instances:
+                yield f"server {instance} is deleted and still has a claim that is {roles}"
+        for instance, row in picture.instances.items():
+            roles = held.get(instance, [])
+            if instance in busy:
+                continue
+            if row.vm_state in AT_HOME and roles != ["current"]:
+                yield f"server {instance} is {row.vm_state} and its claims are {roles}"
+            if row.vm_state in ("shelved_offloaded", "error", "building") and roles:
+                yield f"server {instance} is {row.vm_state} and its claims are {roles}"
+            if row.vm_state == "building":
+                yield f"server {instance} is building, and nobody builds it"
+
+    # --- book and hypervisor -------------------------------------------------------------------
+
+    def _guests(self, picture: Picture) -> Iterator[str]:
+        running: dict[str, str] = {}
+        for machine in self._machines:
+            used: dict[int, str] = {}
+            for instance, guest in machine.guests.items():
+                if not guest.runs:
+                    continue
+                for cpu in guest.cpus:
+                    if cpu in used:
+                        yield f"CPU {cpu} of {machine.node} is run by {used[cpu]} and {instance}"
+                    used[cpu] = instance
+                yield from self._is_claimed(picture, machine.node, instance, guest)
+                if instance in running:
+                    yield f"server {instance} runs on {running[instance]} and on {machine.node}"
+                running[instance] = machine.node
+
+    def _is_claimed(self, picture: Picture, node: str, instance: str, guest: SimGuest) -> Iterator[str]:
+        """Whatever runs has a claim there, for just its CPUs."""
+        for identity, claim in picture.claims.items():
+            if claim.instance == instance and claim.node == node and self._placed[identity] == guest.cpus:
+                return
+        yield f"server {instance} runs on {node} on CPUs {set(guest.cpus)} without a claim for them"
+
+    # --- disks ---------------------------------------------------------------------------------
+
+    def _disks(self, picture: Picture) -> Iterator[str]:
+        """No disk is lost: what a server last wrote is on a guest, or in the image it will be started from."""
+        yield from self._let_guests_write(picture)
+        kept = {
+            instance: guest.disk for machine in self._machines for instance, guest in machine.guests.items()
+        }
+        deleting = {row.instance for row in picture.operations.values() if row.kind in DELETES}
+        for instance, latest in self.latest.items():
+            row = picture.instances.get(instance)
+            if row is None or instance in deleting or row.vm_state == "error":
+                continue
+            if row.shelved_image in self.lost_on_purpose:
+                continue
+            on_guests = any(
+                machine.guests[instance].disk == latest
+                for machine in self._machines
+                if instance in machine.guests
+            )
+            image = row.shelved_image
+            if not on_guests and (image is None or self._images.data.get(image) != latest):
+                there = f"on a guest {kept.get(instance)!r}, in image {image} {self._images.data.get(image or '')!r}"
+                yield f"the disk of server {instance} is lost: it was {latest!r}, and there is {there}"
+
+    def _let_guests_write(self, picture: Picture) -> Iterator[str]:
+        """A guest that runs for its server writes to its disk once a boot: so old data can be told from new."""
+        current = {
+            (claim.instance, claim.node) for claim in picture.claims.values() if claim.role == "current"
+        }
+        for machine in self._machines:
+            for instance, guest in machine.guests.items():
+                if (
+                    guest.record.power_state == RUNNING
+                    and guest.written < guest.boots
+                    and (instance, machine.node) in current
+                    and instance in picture.instances
+                ):
+                    latest = self.latest.get(instance)
+                    if latest is not None and guest.disk != latest:
+                        yield f"server {instance} was started from {guest.disk!r}, and its disk was {latest!r}"
+                    guest.written = guest.boots
+                    number = int((latest or b":0").rpartition(b":")[2]) + 1
+                    self.latest[instance] = guest.disk = f"{instance}:{number}".encode()
+
+    # --- when everything has settled ----------------------------------------------------------
+
+    def unsettled(self, picture: Picture, base_images: Iterable[str]) -> list[str]:
+        """What is not yet, or never will be, as it should be when nothing fails any more."""
+        return [
+            *(f"operation {identity} is open: {row}" for identity, row in picture.operations.items()),
+            *(
+                f"claim {identity} is {row.role}"
+                for identity, row in picture.claims.items()
+                if row.role != "current"
+            ),
+            *(f"the outbox still holds {subject}" for subject in picture.outbox),
+            *self._unsettled_guests(picture),
+            *self._unsettled_images(picture, base_images),
+        ]
+
+    def _unsettled_guests(self, picture: Picture) -> Iterator[str]:
+        wanted = {(row.instance, row.node) for row in picture.claims.values() if row.role == "current"}
+        there: dict[tuple[str, str], SimGuest] = {
+            (instance, machine.node): guest
+            for machine in self._machines
+            for instance, guest in machine.guests.items()
+        }
+        for instance, node in sorted(wanted - there.keys()):
+            yield f"server {instance} has a claim on {node} and no guest there"
+        for instance, node in sorted(there.keys() - wanted):
+            yield f"{node} has a guest of server {instance}, which has no claim there"
+        for instance, node in sorted(wanted & there.keys()):
+            state = there[instance, node].record.power_state
+            vm_state = picture.instances[instance].vm_state
+            if not _fits(vm_state, state):
+                yield f"server {instance} is {vm_state}, and its guest on {node} is in state {state}"
+        for machine in self._machines:
+            for request in machine.requests:
+                yield f"{machine.node} is still busy with {request.what}"
+
+    def _unsettled_images(self, picture: Picture, base_images: Iterable[str]) -> Iterator[str]:
+        wanted = {row.shelved_image for row in picture.instances.values() if row.shelved_image} | {
+            *base_images
+        }
+        there = set(self._images.records)
+        for image in sorted(there - wanted):
+            yield f"image {image} is left in the store"
+        for image in sorted(wanted - there - self.lost_on_purpose):
+            yield f"image {image} is not in the store"
+
+
+def _on(picture: Picture, node: str) -> Mapping[str, Any]:
+    return {identity: claim for identity, claim in picture.claims.items() if claim.node == node}
+
+
+def _fits(vm_state: str, power_state: int) -> bool:
+    if vm_state == "active":
+        return power_state == RUNNING
+    if vm_state == "paused":
+        return power_state == PAUSED
+    return power_state not in (RUNNING, PAUSED) or (vm_state == "suspended" and power_state == SUSPENDED)
