@@ -9,25 +9,10 @@ from oslo_config import cfg
 from oslo_log import log
 
 from pinfold import concurrency
-from pinfold.conf import rpc, service
+from pinfold.conf import logs, rpc, service
 from pinfold.model import errors
 
 LOG = log.getLogger(__name__)
-
-# oslo.log's own also has the request of another service, which nobody sends here.
-_LINE = (
-    "%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(name)s "
-    "[%(request_id)s %(user_id)s %(project_id)s] %(message)s"
-)
-# Libraries that tell more than an operator wants to read.
-_QUIETER = [
-    "amqp=WARN",
-    "kombu=WARN",
-    "oslo.messaging=INFO",
-    "oslo_messaging=INFO",
-    "sqlalchemy=WARN",
-    "alembic=WARN",
-]
 
 
 class Configuration(cfg.ConfigOpts):
@@ -60,7 +45,7 @@ def configure(name: str, argv: Sequence[str]) -> cfg.ConfigOpts:
     """
     conf = Configuration()
     log.register_options(conf)
-    log.set_defaults(logging_context_format_string=_LINE, default_log_levels=_QUIETER)
+    logs.set_defaults()
     service.register(conf)
     rpc.register(conf)
     try:

@@ -16,6 +16,23 @@ SHELVED_OFFLOAD_TIME = cfg.IntOpt(
     "back fast; the price is CPUs that stay pinned meanwhile. Read by conductors; set it equal on all of them.",
 )
 
+ALLOW_RESIZE_TO_SAME_HOST = cfg.BoolOpt(
+    "allow_resize_to_same_host",
+    default=False,
+    help="Whether a resize may leave a server on its host. It then holds its old and its new CPUs there until the "
+    "resize is confirmed. Turn it on where there are few hosts. Read by conductors; set it equal on all of them.",
+)
+RESIZE_CONFIRM_WINDOW = cfg.IntOpt(
+    "resize_confirm_window",
+    default=0,
+    min=0,
+    help="Seconds after which a resize or migration that nobody has confirmed or reverted is confirmed by a "
+    "conductor; 0 leaves it to people. Set it where people forget; the price is that a revert is possible for this "
+    "long only. Read by conductors; set it equal on all of them.",
+)
+
+DEFAULT_OPTIONS = [SHELVED_OFFLOAD_TIME, ALLOW_RESIZE_TO_SAME_HOST, RESIZE_CONFIRM_WINDOW]
+
 OPTIONS: list[cfg.Opt] = [
     cfg.FloatOpt(
         "sweep_interval",
@@ -42,12 +59,12 @@ OPTIONS: list[cfg.Opt] = [
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group [conductor], [DEFAULT] shelved_offload_time, and those of zones."""
+    """Register the options of group [conductor], those of [DEFAULT], and those of zones."""
     zones.register(conf)
-    conf.register_opt(SHELVED_OFFLOAD_TIME)
+    conf.register_opts(DEFAULT_OPTIONS)
     conf.register_opts(OPTIONS, group=GROUP)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """For the generator of sample files."""
-    return [("DEFAULT", [SHELVED_OFFLOAD_TIME]), (GROUP, OPTIONS), *zones.list_opts()]
+    return [("DEFAULT", DEFAULT_OPTIONS), (GROUP, OPTIONS), *zones.list_opts()]

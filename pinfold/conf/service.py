@@ -56,7 +56,7 @@ Raise it together with graceful_shutdown_timeout, and keep it above that.
 ]
 
 # Every step of an operation can be taken up again, so a stop needs no patience for long ones.
-_GRACE = 15
+GRACE = 15
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -65,7 +65,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
     conf.register_opts(_SERVICE)
     oslo_service.register_service_opts(conf)
-    conf.set_default("graceful_shutdown_timeout", _GRACE)
+    conf.set_default("graceful_shutdown_timeout", GRACE)
     # At start, oslo.service lists every option at debug level; the listing is long and seldom read.
     conf.set_default("log_options", False)
 

@@ -26,13 +26,6 @@ def store_from(conf: cfg.ConfigOpts, runtime: Runtime) -> Store:
     return _glance(conf, runtime)
 
 
-def keystone_options(auth_type: str = "password") -> list[cfg.Opt]:
-    """The options that keystoneauth1 adds to ``[image]``, for a sample file."""
-    from keystoneauth1 import loading
-
-    return [*loading.get_auth_common_conf_options(), *loading.get_auth_plugin_conf_options(auth_type)]
-
-
 def _glance(conf: cfg.ConfigOpts, runtime: Runtime) -> Store:
     # keystoneauth1 costs 9 MB and 0.15 s; those who keep files need not pay.
     from keystoneauth1 import session

@@ -193,3 +193,9 @@ def test_options_that_must_be_equal_are_known_by_their_help() -> None:
         ("DEFAULT", "shelved_offload_time"),
         ("DEFAULT", "default_availability_zone"),
     } <= set(cloud.agreed())
+
+
+def test_the_example_of_a_cloud_on_many_hosts_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[2] / "etc" / "pinfold" / "multi-host"
+    assert main(["config", "check", *map(str, sorted(example.glob("*.conf")))]) == 0
+    assert "error" not in capsys.readouterr().out

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from pinfold.conf import image
-from pinfold.image.build import keystone_options, store_from
+from pinfold.conf import image, samples
+from pinfold.image.build import store_from
 from pinfold.image.files import FileStore
 from pinfold.image.glance import GlanceStore
 from pinfold.image.store import Store
@@ -115,5 +115,5 @@ def test_every_option_says_what_it_is_for_and_when_to_change_it() -> None:
         for option in options:
             assert len(option.help or "") > 80, f"[{group}] {option.name}"
     assert {"auth_type", "auth_url", "username"} <= {
-        option.name.replace("-", "_") for option in keystone_options()
+        option.name.replace("-", "_") for _group, options in samples.keystone() for option in options
     }
