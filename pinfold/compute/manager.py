@@ -55,6 +55,26 @@ class Manager:
         self._take("shelve_offload", context, record)
 
     @exported
+    def resize(self, context: Context, record: Any) -> None:
+        """One leg of a resize."""
+        self._take("resize", context, record)
+
+    @exported
+    def migrate(self, context: Context, record: Any) -> None:
+        """One leg of a cold migration."""
+        self._take("migrate", context, record)
+
+    @exported
+    def confirm_resize(self, context: Context, record: Any) -> None:
+        """Remove the old guest of a server that was moved."""
+        self._take("confirm_resize", context, record)
+
+    @exported
+    def revert_resize(self, context: Context, record: Any) -> None:
+        """Remove the new guest of a server that was moved, or start the old one."""
+        self._take("revert_resize", context, record)
+
+    @exported
     def delete(self, context: Context, record: Any) -> None:
         """Remove the guest of a server that is being deleted."""
         self._take("delete", context, record)

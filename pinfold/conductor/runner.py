@@ -62,8 +62,8 @@ class Runner:
         proposal = self._book.read(
             lambda session: self._scheduler.choose(
                 session,
-                instance.demand,
-                wish_for(session, operation, instance),
+                operations.demand_of(operation, instance),
+                wish_for(session, operation, instance, same_host=self._settings.allow_resize_to_same_host),
                 self._settings.max_attempts,
             )
         )

@@ -11,7 +11,8 @@ from pinfold.model.work import Times
 
 class Settings(msgspec.Struct, frozen=True):
     """``shelved_offload_time`` in seconds: 0 at once, more: by the sweeper, negative: never. ``max_attempts``: on
-    how many hosts a spawn is tried. ``sweep_interval`` in seconds."""
+    how many hosts a spawn is tried. ``sweep_interval`` in seconds. ``resize_confirm_window``: after how many
+    seconds a move is confirmed by itself, 0 for never."""
 
     host: str
     times: Times = Times()
@@ -20,6 +21,8 @@ class Settings(msgspec.Struct, frozen=True):
     sweep_interval: float = 1.0
     heartbeat: float = 3.0
     default_zone: str = "nova"
+    allow_resize_to_same_host: bool = False
+    resize_confirm_window: int = 0
 
 
 def settings_from(conf: cfg.ConfigOpts) -> Settings:
@@ -33,4 +36,6 @@ def settings_from(conf: cfg.ConfigOpts) -> Settings:
         sweep_interval=group.sweep_interval,
         heartbeat=group.heartbeat,
         default_zone=conf.default_availability_zone,
+        allow_resize_to_same_host=conf.allow_resize_to_same_host,
+        resize_confirm_window=conf.resize_confirm_window,
     )

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from pinfold.conductor.operations import PLANS
 from pinfold.conductor.runner import Runner
 from pinfold.conductor.settings import Settings
-from pinfold.db import hosts, operations, starts
+from pinfold.db import hosts, moves, operations, starts
 from pinfold.db.models import Instance, Operation, Outbox, Report
 from pinfold.db.session import Book
 from pinfold.db.types import epoch
@@ -67,7 +67,7 @@ class Sweeper:
     def run(self) -> None:
         """Sweep until told to stop."""
         while not self._stop.wait(self._settings.sweep_interval):
-            for sweep in (self.operations, self.reports, self.offloads):
+            for sweep in (self.operations, self.reports, self.offloads, self.confirmations):
                 self._guarded(sweep)
 
     def run_outbox(self) -> None:
@@ -207,21 +207,32 @@ class Sweeper:
                 .limit(_BATCH)
             ).all()
         )
-        for instance_id, project_id, user_id in due:
-            self._offload(instance_id, project_id, user_id)
+        for server in due:
+            self._open(starts.shelve_offload, *server)
         return len(due)
 
-    def _offload(self, instance_id: str, project_id: str, user_id: str) -> None:
+    def confirmations(self) -> int:
+        """Confirm the moves that nobody has confirmed or reverted in time; how many there were."""
+        after = self._settings.resize_confirm_window
+        if after <= 0:
+            return 0
+        due = self._book.read(lambda session: moves.to_confirm(session, after, _BATCH))
+        for server in due:
+            self._open(moves.confirm, *server)
+        return len(due)
+
+    def _open(self, start: Callable[..., Bell], instance_id: str, project_id: str, user_id: str) -> None:
+        """Open an operation that nobody has asked for, in the name of the server's owner."""
         requester = operations.Requester(f"req-{self._runtime.new_id()}", project_id, user_id)
         operation_id = self._runtime.new_id()
         try:
             bell = self._book.write(
-                lambda session: starts.shelve_offload(
+                lambda session: start(
                     session, instance_id, requester, self._settings.times, operation_id=operation_id
                 )
             )
-        except (errors.Conflict, errors.NotFound) as error:
-            LOG.info("Server %s is not offloaded now: %s", instance_id, error)
+        except (errors.Conflict, errors.NotFound, errors.InvalidRequest) as error:
+            LOG.info("Server %s is left as it is for now: %s", instance_id, error)
         else:
             self._runner.ring(bell)
 

@@ -18,8 +18,8 @@ from pinfold.model.placement import Wish
 _instances = Base.metadata.tables["instances"]
 
 
-def wish_for(session: Session, operation: Operation, server: Instance) -> Wish:
-    """What the next placement of ``server`` asks for."""
+def wish_for(session: Session, operation: Operation, server: Instance, *, same_host: bool = False) -> Wish:
+    """What the next placement of ``server`` asks for. ``same_host``: a resize may leave it where it is."""
     same, different = _named(server, "same_host"), _named(server, "different_host")
     where = _whereabouts(session, server, same | different) if same or different else {}
     asked = operation.arguments
@@ -31,7 +31,14 @@ def wish_for(session: Session, operation: Operation, server: Instance) -> Wish:
         same=_hosts(where, same) if _binds(operation, where, same) else None,
         different=_hosts(where, different),
         group=server_groups.rule_for(session, server.id) if "group" in server.hints else None,
+        leaves=None if same_host and operation.kind == "resize" else _present_host(session, server),
     )
+
+
+def _present_host(session: Session, server: Instance) -> str | None:
+    """The host of its current claim: a server that has one is placed to be moved."""
+    query = sa.select(Node.host).join(Claim, Claim.node_id == Node.id)
+    return session.scalar(query.where(Claim.instance_id == server.id, Claim.slot == claims.CURRENT))
 
 
 def _named(server: Instance, hint: str) -> frozenset[str]:

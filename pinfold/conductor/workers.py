@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -224,26 +226,49 @@ def guests(
         if only
         else Instance.id.in_(sa.select(Claim.instance_id).where(Claim.node_id == node.id))
     )
+    there, service = orm.aliased(Node), orm.aliased(Service)
     rows = session.execute(
-        sa.select(Instance.id, Instance.vm_state, Operation.id, Claim)
+        sa.select(Instance.id, Instance.vm_state, Operation, Claim, service.forced_down)
         .select_from(Instance)
         .outerjoin(Operation, Operation.open_key == Instance.id)
         .outerjoin(Claim, Claim.instance_id == Instance.id)
+        .outerjoin(there, there.id == Claim.node_id)
+        .outerjoin(service, sa.and_(service.binary == hosts.COMPUTE, service.host == there.host))
         .where(where)
-        .order_by(Instance.id, Claim.id)
+        .order_by(Instance.id, Claim.created_at, Claim.id)
     )
     found: dict[str, GuestView] = {}
-    for instance, vm_state, operation, claim in rows:
+    row: Any  # an outer join has None where it found nothing, which its types do not say
+    for row in rows:
+        instance, vm_state, operation, claim, fenced = row
         view = found.get(instance) or GuestView(
-            instance, node.name, vm_state, operation, forced_down=forced_down
+            instance,
+            node.name,
+            vm_state,
+            None if operation is None else operation.id,
+            forced_down=forced_down,
         )
-        found[instance] = _with_claim(view, node, claim)
+        found[instance] = _with_claim(view, node, claim, operation, fenced=bool(fenced))
     return list(found.values())
 
 
-def _with_claim(view: GuestView, node: Node, claim: Claim | None) -> GuestView:
+_STARTS_GUESTS = ("spawn", "finish_migration", "live_migrate")
+
+
+def _with_claim(
+    view: GuestView, node: Node, claim: Claim | None, operation: Operation | None, *, fenced: bool
+) -> GuestView:
     if claim is None:
         return view
-    if claim.node_id != node.id:
-        return msgspec.structs.replace(view, other_claims=view.other_claims + 1)
-    return msgspec.structs.replace(view, claims=(*view.claims, hosts.claim_view(claim)))
+    if claim.node_id == node.id:
+        return msgspec.structs.replace(view, claims=(*view.claims, hosts.claim_view(claim)))
+    if _runs_nothing(claim, operation) or (fenced and claim.role == book_claims.LEFTOVER):
+        return view
+    return msgspec.structs.replace(view, other_claims=view.other_claims + 1)
+
+
+def _runs_nothing(claim: Claim, operation: Operation | None) -> bool:
+    """A claim whose operation has not let its worker start anything there."""
+    if operation is None or claim.role != book_claims.INCOMING or claim.operation_id != operation.id:
+        return False
+    return not any(entry["step"] in _STARTS_GUESTS for entry in operation.log)

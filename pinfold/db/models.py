@@ -129,8 +129,8 @@ class Instance(Base):
     shelved_at: Mapped[float | None] = mapped_column(Seconds, default=None)
     shelved_image: Mapped[str | None] = mapped_column(Id, default=None)
     moved_from: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
-    """While a resize or migration waits to be confirmed: flavor and demand as they were, whether it ran (``runs``), and
-    the ``operation`` that moved it."""
+    """While a move waits to be confirmed: flavor and demand as they were, whether it ran (``runs``), and the
+    ``operation`` that moved it."""
     moved_at: Mapped[float | None] = mapped_column(Seconds, default=None)
     fault: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
     """Of the last operation, if it failed: code (int), message, details, created (seconds)."""
@@ -286,8 +286,8 @@ class Operation(Base):
     ``open_key`` is the instance's id while it is open and null after: one open operation per instance.
     ``owner_host`` and ``owner_incarnation`` do it until ``lease_until``; ``attempt`` is the fence.
     ``targets`` are the nodes still to try (the first is being tried); ``refusals`` say why hosts were refused.
-    ``result`` is null while open, then succeeded, failed or superseded; ``finishes`` are the answers to each ``finish``
-    that was accepted, by attempt and node, so that it can be answered again for ever.
+    ``result`` is null while open, then succeeded, failed or superseded; ``finishes`` are the answers to each
+    ``finish`` that was accepted, by attempt and node, so that it can be answered again for ever.
     """
 
     __tablename__ = "operations"

@@ -305,6 +305,11 @@ def lease(session: Session, operation: Operation, host: str, incarnation: str | 
     operation.lease_until = until
 
 
+def as_json(value: Any) -> Any:
+    """A record as it stands in a column of JSON."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
 def set_arguments(operation: Operation, **values: Any) -> None:
     """Note more about the operation, or otherwise."""
     operation.arguments = {**operation.arguments, **values}

@@ -66,8 +66,8 @@ class Wish(msgspec.Struct, frozen=True):
     """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over.
 
     ``zone`` is the availability zone that the server is pinned to, ``group`` the rule of its server group. It is to
-    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` is the host that it is
-    to be moved off, if any.
+    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` is the host that
+    it is to be moved off, if any.
     """
 
     host: str | None = None

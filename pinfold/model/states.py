@@ -36,8 +36,8 @@ VM_STATES = {
     DELETED: "It is gone; its record stays until a purge.",
 }
 
-# How an operation ends. ``recorded`` is no end: the point from which a shelve only goes forward. ``off`` is done, with
-# the guest shut down.
+# How an operation ends. ``recorded`` is no end: the point from which a shelve only goes forward. ``off`` is done,
+# with the guest shut down.
 DONE = "done"
 FAILED = "failed"
 RECORDED = "recorded"

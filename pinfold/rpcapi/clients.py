@@ -40,7 +40,7 @@ CONDUCTOR = History(
 
 COMPUTE = History(
     service="compute",
-    version="1.0",
+    version="1.1",
     methods={
         "create": "1.0",
         "unshelve": "1.0",
@@ -49,6 +49,15 @@ COMPUTE = History(
         "shelve_offload": "1.0",
         "delete": "1.0",
         "report": "1.0",
+        "resize": "1.1",
+        "migrate": "1.1",
+        "confirm_resize": "1.1",
+        "revert_resize": "1.1",
+    },
+    fields={
+        (messages.Work, "leg"): "1.1",
+        (messages.Work, "runs"): "1.1",
+        (messages.Work, "same_node"): "1.1",
     },
 )
 
@@ -146,6 +155,7 @@ class ComputeClient:
 
     Versions:
       1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
+      1.1  resize, migrate, confirm_resize, revert_resize; Work.leg, Work.runs, Work.same_node.
     """
 
     def __init__(self, transport: wire.Transport, context: Context, *, pin: str | None = None) -> None:

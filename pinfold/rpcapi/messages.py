@@ -33,8 +33,9 @@ class GuestView(msgspec.Struct, frozen=True):
     """What the book says of an instance, for the worker of ``node``: read in one transaction.
 
     ``vm_state`` is None for an instance that the book does not know. ``claims`` are the instance's claims on
-    this node, ``other_claims`` counts those on other nodes, leftovers included. ``forced_down``: an operator
-    has said that this node's host is fenced, so nothing may be started there.
+    this node, oldest first; ``other_claims`` counts those on other nodes that may have a guest: leftovers too, but
+    for hosts that are fenced. ``forced_down``: an operator has said that this node's host is fenced, so nothing may
+    be started there.
     """
 
     instance: str

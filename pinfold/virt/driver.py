@@ -116,5 +116,23 @@ class Driver(Protocol):
     def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
         """The guest's disk as the bytes of an image. Errors are raised at the call or at any piece."""
 
+    def migrate_disk(self, node: str, instance: str) -> Iterator[bytes]:
+        """The disk of a guest that is shut down, to be moved. Errors are raised at the call or at any piece."""
+
+    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
+        """Define a guest with a moved disk, grown to ``disk_gb`` with its content kept; start it if so asked.
+
+        One that is on the node already (a move that stays there) is put aside, off, until ``confirm_migration`` or
+        ``revert_migration``; repeated, the new one is made again and the one put aside stays.
+        """
+
+    def confirm_migration(self, node: str, instance: str, *, same_node: bool) -> None:
+        """Remove the guest as it was before a move away, or, on the ``same_node``, the one put aside; nothing happens
+        when it is not there."""
+
+    def revert_migration(self, node: str, instance: str) -> PowerState:
+        """Be as before the move: a guest that was put aside, off, takes the place of the new one; nothing happens
+        when none was."""
+
     def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
         """What the guest wrote to its console: the last ``lines`` lines, or all that is kept."""

@@ -122,17 +122,31 @@ class FakeDriver:
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         """Define and start. Raises witness.Refused for what the machine cannot run."""
         with self._call("spawn", spec.node, spec.instance) as folder:
-            with folder.locked():
-                self._check(spec, folder)
-                build = folder.begin(spec.instance)
-            try:
-                build.fill(spec, image)
+            self._make(folder, spec, image, RUNNING)
+
+    def _make(
+        self,
+        folder: GuestFolder,
+        spec: GuestSpec,
+        disk: Iterator[bytes],
+        state: PowerState,
+        *,
+        aside: bool = False,
+    ) -> None:
+        with folder.locked():
+            self._check(spec, folder)
+            build = folder.begin(spec.instance)
+        try:
+            build.fill(spec, disk)
+            if state == RUNNING:
                 self._boot(os.path.join(build.path, "console.log"), spec)
-                with folder.locked():
-                    self._check(spec, folder)  # others may have come while the disk was filled
-                    folder.commit(build, _record(spec))
-            finally:
-                build.discard()
+            with folder.locked():
+                self._check(spec, folder)  # others may have come while the disk was filled
+                if aside:
+                    folder.put_aside(spec.instance)
+                folder.commit(build, _record(spec, state))
+        finally:
+            build.discard()
 
     def _check(self, spec: GuestSpec, folder: GuestFolder) -> None:
         witness.check(self._cells, self._memory_ratio, spec, folder.all())
@@ -192,16 +206,44 @@ class FakeDriver:
 
     def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
         """The disk, without the hole at its end where its size is the flavor's."""
-        folder = self._folder(node)
-        self._faults.strike("snapshot", instance, "before")
-        with _files("snapshot", node, instance), folder.locked():
-            record = _present(folder, node, instance)
-            return self._snapshot(open(folder.disk(instance), "rb", buffering=0), record)
+        return self._read("snapshot", node, instance)
 
-    def _snapshot(self, disk: FileIO, record: Record) -> Iterator[bytes]:
-        with disk, _files("snapshot", record.node, record.instance):
+    def migrate_disk(self, node: str, instance: str) -> Iterator[bytes]:
+        """The disk, likewise."""
+        return self._read("migrate_disk", node, instance)
+
+    def _read(self, call: str, node: str, instance: str) -> Iterator[bytes]:
+        folder = self._folder(node)
+        self._faults.strike(call, instance, "before")
+        with _files(call, node, instance), folder.locked():
+            record = _present(folder, node, instance)
+            return self._pieces(call, open(folder.disk(instance), "rb", buffering=0), record)
+
+    def _pieces(self, call: str, disk: FileIO, record: Record) -> Iterator[bytes]:
+        with disk, _files(call, record.node, record.instance):
             yield from disk_pieces(disk.fileno(), trim=record.disk_gb > 0)
-        self._faults.strike("snapshot", record.instance, "after")
+        self._faults.strike(call, record.instance, "after")
+
+    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
+        """Define, and start if so asked; one that is here already is put aside."""
+        with self._call("finish_migration", spec.node, spec.instance) as folder:
+            self._make(folder, spec, disk, RUNNING if power_on else SHUTDOWN, aside=True)
+
+    def confirm_migration(self, node: str, instance: str, *, same_node: bool) -> None:
+        """Remove the guest that was moved away, or the one that was put aside."""
+        with self._call("confirm_migration", node, instance) as folder:
+            with folder.locked():
+                if same_node:
+                    folder.forget_aside(instance)
+                else:
+                    folder.remove(instance)
+
+    def revert_migration(self, node: str, instance: str) -> PowerState:
+        """The guest that was put aside, if any, is the guest again."""
+        with self._call("revert_migration", node, instance) as folder:
+            with folder.locked():
+                folder.take_back(instance)
+                return _present(folder, node, instance).power_state
 
     def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
         """A line for each boot, and what tests append to the guest's console.log."""
@@ -267,12 +309,12 @@ def _present(folder: GuestFolder, node: str, instance: str) -> Record:
     return record
 
 
-def _record(spec: GuestSpec) -> Record:
+def _record(spec: GuestSpec, power_state: PowerState) -> Record:
     return Record(
         instance=spec.instance,
         name=spec.name,
         node=spec.node,
-        power_state=RUNNING,
+        power_state=power_state,
         vcpus=spec.vcpus,
         memory_mb=spec.memory_mb,
         disk_gb=spec.disk_gb,

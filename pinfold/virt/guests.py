@@ -4,6 +4,8 @@
                                      disk         a raw, sparse image; tests and people may read and write it
                                      console.log  what it printed; likewise
 
+One that was put aside by a move on its own node is a folder of the same form in ``aside/``.
+
 A guest is built in ``building/`` and moved into place whole, so that a kill -9 at any instant leaves the
 guest as before or as after. One that replaces another passes through ``replacing/<instance>``: from there on
 the new one is the guest, and whoever locks the node next finishes the move.
@@ -61,10 +63,10 @@ class GuestFolder:
     def __init__(self, runtime: Runtime, state_path: str, node: str) -> None:
         self._runtime = runtime
         self._root = os.path.join(state_path, node)
-        self._guests, self._building, self._replacing = (
-            os.path.join(self._root, name) for name in ("guests", "building", "replacing")
+        self._guests, self._building, self._replacing, self._aside = (
+            os.path.join(self._root, name) for name in ("guests", "building", "replacing", "aside")
         )
-        for folder in (self._guests, self._building, self._replacing):
+        for folder in (self._guests, self._building, self._replacing, self._aside):
             os.makedirs(folder, exist_ok=True)
         self._lock = durable.FolderLock(runtime, os.path.join(self._root, "lock"))
         self._known: dict[str, tuple[tuple[int, int, int], Record]] = {}
@@ -136,16 +138,42 @@ class GuestFolder:
             self._finish_replacing(record.instance)
         build.close()
 
+    def put_aside(self, instance: str) -> None:
+        """Keep the guest as it is out of the way, if it is there and none is kept already."""
+        aside, guest = os.path.join(self._aside, instance), os.path.join(self._guests, instance)
+        if os.path.lexists(guest) and not os.path.lexists(aside):
+            self._known.pop(instance, None)
+            os.rename(guest, aside)
+
+    def take_back(self, instance: str) -> bool:
+        """Let the guest that was put aside take its place again; whether there was one."""
+        aside = os.path.join(self._aside, instance)
+        if not os.path.lexists(aside):
+            return False
+        self._known.pop(instance, None)
+        os.rename(aside, os.path.join(self._replacing, instance))
+        self._finish_replacing(instance)
+        return True
+
+    def forget_aside(self, instance: str) -> None:
+        """Remove the guest that was put aside, if there is one."""
+        self._bury(os.path.join(self._aside, instance), instance)
+
     def _finish_replacing(self, instance: str) -> None:
-        self.remove(instance)
+        self._known.pop(instance, None)
+        self._bury(os.path.join(self._guests, instance), instance)
         os.rename(os.path.join(self._replacing, instance), os.path.join(self._guests, instance))
 
     def remove(self, instance: str) -> bool:
-        """Remove a guest, if it is there; whether it was."""
+        """Remove a guest, and one of it that was put aside; whether it was there."""
         self._known.pop(instance, None)
+        self.forget_aside(instance)
+        return self._bury(os.path.join(self._guests, instance), instance)
+
+    def _bury(self, path: str, instance: str) -> bool:
         grave = os.path.join(self._building, f"{instance}.{self._runtime.new_id()}")
         try:
-            os.rename(os.path.join(self._guests, instance), grave)
+            os.rename(path, grave)
         except FileNotFoundError:
             return False
         durable.remove_tree(grave)

@@ -163,6 +163,33 @@ class WatchedDriver:
         # Read at once, so that a test that loses it leaves no file open.
         return iter(self._watch.see("driver.snapshot", lambda: list(self._driver.snapshot(node, instance))))
 
+    def migrate_disk(self, node: str, instance: str) -> Iterator[bytes]:
+        return iter(
+            self._watch.see("driver.migrate_disk", lambda: list(self._driver.migrate_disk(node, instance)))
+        )
+
+    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
+        pieces = list(disk)
+        try:
+            self._watch.see(
+                "driver.finish_migration",
+                lambda: self._driver.finish_migration(spec, iter(pieces), power_on=power_on),
+            )
+        except witness.Refused as error:
+            self._refused.append(error.message)
+            raise
+
+    def confirm_migration(self, node: str, instance: str, *, same_node: bool) -> None:
+        self._watch.see(
+            "driver.confirm_migration",
+            lambda: self._driver.confirm_migration(node, instance, same_node=same_node),
+        )
+
+    def revert_migration(self, node: str, instance: str) -> PowerState:
+        return self._watch.see(
+            "driver.revert_migration", lambda: self._driver.revert_migration(node, instance)
+        )
+
     def destroy(self, node: str, instance: str) -> None:
         self._watch.see("driver.destroy", lambda: self._driver.destroy(node, instance))
 

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pinfold.compute.operations import create, delete, shelve, shelve_offload, unshelve, unshelve_in_place
-from pinfold.compute.operations.runner import Plan
+from pinfold.compute.operations import (
+    confirm_resize,
+    create,
+    delete,
+    moving,
+    revert_resize,
+    shelve,
+    shelve_offload,
+    unshelve,
+    unshelve_in_place,
+)
+from pinfold.compute.operations.runner import Plan, plan_key
 
 PLANS: Mapping[str, Plan] = {
-    plan.kind: plan
+    plan_key(plan.kind, plan.leg): plan
     for plan in (
         create.PLAN,
         shelve.PLAN,
         shelve_offload.PLAN,
         unshelve.PLAN,
         unshelve_in_place.PLAN,
+        *moving.PLANS,
+        confirm_resize.PLAN,
+        *revert_resize.PLANS,
         delete.PLAN,
         delete.FORCE_PLAN,
     )

@@ -31,14 +31,22 @@ _PAUSE, _LONGEST = 0.2, 5.0
 
 
 class Failed(errors.PinfoldError):
-    """A step could not be done: ``message`` for the user, ``details`` for an admin."""
+    """A step could not be done: ``message`` for the user, ``details`` for an admin. ``gone``: the guest that it was
+    to remove is gone all the same."""
 
     def __init__(
-        self, message: str, *, code: str, details: str = "", refusals: tuple[Refusal, ...] = ()
+        self,
+        message: str,
+        *,
+        code: str,
+        details: str = "",
+        refusals: tuple[Refusal, ...] = (),
+        gone: bool = False,
     ) -> None:
         super().__init__(message, code=code)
         self.details = details
         self.refusals = refusals
+        self.gone = gone
 
 
 class Refused(errors.PinfoldError):
@@ -109,6 +117,8 @@ class Attempt:
         LOG.info("%s: the server is to be %s", self, what)
         try:
             result = call()
+        except Refused:
+            raise
         except errors.PinfoldError as error:
             raise _failure(what, error) from error
         except Exception as error:
@@ -136,6 +146,11 @@ class Attempt:
         now = self.tools.runtime.monotonic()
         return now + min(self.tools.settings.patience, max(0.0, self.deadline - now) / 2)
 
+    def require_mine(self) -> None:
+        """Raises Refused once the operation is known to be somebody else's: for work that takes long."""
+        if self.tools.jobs.is_refused(self.key):
+            raise Refused("the conductor has given it to somebody else")
+
     def guest_is_listed(self) -> bool:
         """Whether the hypervisor has a guest of the server; True when it cannot say."""
         try:
@@ -147,16 +162,23 @@ class Attempt:
 
     def remove_guest(self) -> bool:
         """Remove what this operation spawned, in a few tries; whether it is gone."""
-        work, tools = self.work, self.tools
+        work, driver = self.work, self.tools.driver
+        return self.few_tries(
+            lambda: driver.destroy(work.node, work.instance), "its guest could not be removed"
+        )
+
+    def few_tries(self, call: Callable[[], object], problem: str) -> bool:
+        """Do ``call``, again if it fails, but not for ever; whether it was done. Raises Ended."""
+        tools = self.tools
         for number in range(tools.settings.destroy_tries):
             if number and tools.stop.wait(_PAUSE * 2**number):
                 break
             tools.fence.require_living()
             try:
-                tools.driver.destroy(work.node, work.instance)
+                call()
                 return True
             except Exception as error:
-                LOG.warning("%s: its guest could not be removed: %s", self, error)
+                LOG.warning("%s: %s: %s", self, problem, error)
         return False
 
     def release(self, claim: str) -> None:

@@ -33,22 +33,28 @@ class Deed(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """A kind of operation on the worker's side: a deed for each of its compute steps.
 
-    ``power_state`` is what the server has once all are done.
+    ``power_state`` is what the server has once all are done. Of a kind with legs, a plan is about one ``leg``.
+    ``remove`` takes away what a plan with a claim of its own has made, and says whether it is gone; ``becomes`` is
+    the role of that claim after it.
     """
 
     kind: str
     deeds: Mapping[str, Deed]
     power_state: int
+    leg: str = ""
+    remove: Callable[[Attempt], bool] = Attempt.remove_guest
+    becomes: str = "current"
 
     @property
     def steps(self) -> Sequence[states.Step]:
         """The steps that a worker does."""
-        return [step for step in states.KINDS[self.kind].steps if step.where == "compute"]
+        steps = states.KINDS[self.kind].steps
+        return [step for step in steps if step.where == "compute" and step.leg == self.leg]
 
     @property
     def places(self) -> bool:
-        """Whether it takes a claim of its own."""
-        return states.KINDS[self.kind].places
+        """Whether it has a claim of its own, beside that of the server."""
+        return states.KINDS[self.kind].places and self.leg in ("", states.CLAIM, states.RECEIVE)
 
     def from_step(self, recorded: str | None) -> Sequence[states.Step]:
         """The steps still to do; the recorded one is done again. A claim is always asked for again."""
@@ -62,6 +68,11 @@ class Plan(msgspec.Struct, frozen=True):
         return self.steps[: names.index(step)]
 
 
+def plan_key(kind: str, leg: str) -> str:
+    """Under which plans are kept."""
+    return f"{kind}/{leg}" if leg else kind
+
+
 class Runner:
     """Runs attempts, one at a time for each instance (the caller sees to that)."""
 
@@ -71,7 +82,7 @@ class Runner:
 
     def run(self, context: Context, work: Work, deadline: float) -> None:
         """Carry out ``work`` until it is finished, aborted, refused, or given up for the sweeper to find."""
-        plan = self._plans[work.kind]
+        plan = self._plans[plan_key(work.kind, work.leg)]
         attempt = Attempt(self._tools, self._tools.conductor.with_context(context), work, deadline)
         LOG.info("%s begins", attempt)
         try:
@@ -109,34 +120,35 @@ class Runner:
         """Somebody else has the operation, or it has ended: take away what nobody will ask for."""
         LOG.info("%s: %s", attempt, refused)
         if plan.places:
-            self._remove_refused(attempt)
+            self._remove_refused(attempt, plan)
         elif refused.undo and attempt.accepted:
             self._undo(attempt, plan, plan.before(step))
 
-    def _remove_refused(self, attempt: Attempt) -> None:
+    def _remove_refused(self, attempt: Attempt, plan: Plan) -> None:
         """The claim was this attempt's, and the lane still is, so that the guest can be no other's."""
         if attempt.held is None:
             return
-        if attempt.remove_guest():
+        if plan.remove(attempt):
             attempt.release(attempt.held.claim)
 
     def _failed(self, attempt: Attempt, plan: Plan, step: str, failed: Failed) -> None:
         LOG.warning("%s: %s failed: %s %s", attempt, step, failed.message, failed.details)
         begun = (*plan.before(step), states.KINDS[plan.kind].step(step))
         if plan.places:
-            clean = self._clean_away(attempt)
+            clean = self._clean_away(attempt, plan)
         else:
             clean = not any(declared.forward for declared in begun)
             if clean:
                 self._undo(attempt, plan, begun)
+            clean = clean or failed.gone
         self._abort(attempt, step, failed, clean)
 
-    def _clean_away(self, attempt: Attempt) -> bool:
+    def _clean_away(self, attempt: Attempt, plan: Plan) -> bool:
         """Whether nothing of this operation is left. Without a claim of its own a guest may be somebody's, so it
         is only looked for."""
-        if attempt.held is None:
+        if attempt.held is None and plan.leg != states.CLAIM:
             return not attempt.guest_is_listed()
-        return attempt.remove_guest()
+        return plan.remove(attempt)
 
     def _undo(self, attempt: Attempt, plan: Plan, steps: Sequence[states.Step]) -> None:
         for declared in reversed(steps):
@@ -186,12 +198,12 @@ class Runner:
         LOG.info("%s is done", attempt)
         if finished.released is not None:
             tools.tracker.released(work.node, finished.released, finished.generation)
-        elif attempt.held is not None:
-            tools.tracker.changed_role(work.node, attempt.held.claim, "current", finished.generation)
+        elif attempt.held is not None and finished.generation is not None:
+            tools.tracker.changed_role(work.node, attempt.held.claim, plan.becomes, finished.generation)
 
     def _refused_at_the_end(self, attempt: Attempt, plan: Plan, finished: messages.Finished) -> None:
         LOG.info("%s: its end was refused", attempt)
         if plan.places:
-            self._remove_refused(attempt)
+            self._remove_refused(attempt, plan)
         elif finished.undo and not any(step.forward for step in plan.steps):
             self._undo(attempt, plan, plan.steps)

@@ -6,10 +6,10 @@ The begin of ``record`` is the fenced write before the guest is destroyed: after
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from pinfold.compute.operations import destroying
-from pinfold.compute.operations.attempt import DRIVER_ERROR, STORE_ERROR, Attempt, Failed
+from pinfold.compute.operations.attempt import DRIVER_ERROR, STORE_ERROR, Attempt, Failed, Refused
 from pinfold.compute.operations.runner import Deed, Plan
 from pinfold.image.store import Image
 from pinfold.model import errors, states
@@ -41,25 +41,32 @@ def power_on(attempt: Attempt) -> None:
 
 
 def snapshot(attempt: Attempt) -> None:
-    """Save the disk as the image whose id the operation has. A store that does not answer is tried for a while."""
+    """Save the disk as the image whose id the operation has."""
+    save_as_image(attempt, attempt.tools.driver.snapshot)
+
+
+def save_as_image(attempt: Attempt, read: Callable[[str, str], Iterator[bytes]]) -> None:
+    """Save the disk that ``read`` gives. A store that does not answer is tried for a while."""
 
     def once() -> None:
-        attempt.drive("saved to an image", lambda: _upload(attempt))
+        attempt.drive("saved to an image", lambda: _upload(attempt, read))
 
     attempt.retry(once, until=attempt.patience, transient=lambda failed: failed.code == STORE_ERROR)
 
 
-def _upload(attempt: Attempt) -> None:
+def _upload(attempt: Attempt, read: Callable[[str, str], Iterator[bytes]]) -> None:
     work, store = attempt.work, attempt.tools.store
     if work.snapshot is None:
-        raise Failed("The server cannot be shelved: the request names no image.", code=DRIVER_ERROR)
+        raise Failed("The server's disk cannot be saved: the request names no image.", code=DRIVER_ERROR)
     try:
         _create_record(attempt, work.snapshot)
-        disk = attempt.tools.driver.snapshot(work.node, work.instance)
+        disk = read(work.node, work.instance)
         try:
-            store.upload(work.snapshot, disk)
+            store.upload(work.snapshot, _while_mine(attempt, disk))
         finally:
             _close(disk)
+    except Refused:
+        raise
     except driver.DriverError:
         raise
     except errors.Unavailable as error:
@@ -70,6 +77,13 @@ def _upload(attempt: Attempt) -> None:
             code="image-refused",
             details=error.message,
         ) from error
+
+
+def _while_mine(attempt: Attempt, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """A copy ends when its operation is somebody else's, by a delete for one."""
+    for piece in pieces:
+        attempt.require_mine()
+        yield piece
 
 
 def _create_record(attempt: Attempt, image: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pinfold.compute.operations.attempt import IMAGE_GONE, NO_FIT, STORE_ERROR, Attempt, Failed, Refused
 from pinfold.compute.operations.runner import Deed
@@ -65,10 +65,13 @@ def spawn(attempt: Attempt) -> None:
 
 def _spawn_from_image(attempt: Attempt) -> None:
     work = attempt.work
-    if work.image is None:
-        raise _image_gone(work)
-    held = attempt.held
-    spec = GuestSpec(
+    with_image(attempt, work.image, lambda image: attempt.tools.driver.spawn(spec_of(attempt), image))
+
+
+def spec_of(attempt: Attempt) -> GuestSpec:
+    """What is to run, on the claim that the attempt holds."""
+    work, held = attempt.work, attempt.held
+    return GuestSpec(
         instance=work.instance,
         name=work.name,
         node=work.node,
@@ -77,9 +80,15 @@ def _spawn_from_image(attempt: Attempt) -> None:
         disk_gb=work.demand.disk_gb,
         placement=held.placement if held else None,
     )
-    image = _Pieces(attempt, work.image)
+
+
+def with_image(attempt: Attempt, image_id: str | None, call: Callable[[Iterator[bytes]], None]) -> None:
+    """``call`` with the data of an image; what ends that early is what is raised. Raises Failed, Refused."""
+    if image_id is None:
+        raise _image_gone(attempt.work, image_id)
+    image = _Pieces(attempt, image_id)
     try:
-        attempt.tools.driver.spawn(spec, image)
+        call(image)
     except Exception:
         # A driver may wrap what its source raised.
         if image.failed is not None:
@@ -93,8 +102,9 @@ class _Pieces:
     """The image's data; ``failed`` is why it ended early."""
 
     def __init__(self, attempt: Attempt, image: str) -> None:
-        self._work = attempt.work
-        self.failed: Failed | None = None
+        self._attempt = attempt
+        self._image = image
+        self.failed: Failed | Refused | None = None
         try:
             self._data = iter(attempt.tools.store.download(image))
         except errors.PinfoldError as error:
@@ -105,7 +115,11 @@ class _Pieces:
 
     def __next__(self) -> bytes:
         try:
+            self._attempt.require_mine()
             return next(self._data)
+        except Refused as refused:
+            self.failed = refused
+            raise
         except errors.PinfoldError as error:
             self.failed = self._as_failed(error)
             raise self.failed from error
@@ -118,12 +132,13 @@ class _Pieces:
 
     def _as_failed(self, error: errors.PinfoldError) -> Failed:
         if isinstance(error, ImageNotFound):
-            return _image_gone(self._work)
+            return _image_gone(self._attempt.work, self._image)
         return Failed("The server's image could not be read.", code=STORE_ERROR, details=error.message)
 
 
-def _image_gone(work: Work) -> Failed:
-    return Failed(f"The server cannot be started: its image {work.image} is gone.", code=IMAGE_GONE)
+def _image_gone(work: Work, image: str | None) -> Failed:
+    what = "its image" if image == work.image else "the image that it travels in,"
+    return Failed(f"The server cannot be started: {what} {image} is gone.", code=IMAGE_GONE)
 
 
 def remove(attempt: Attempt) -> None:

@@ -1,0 +1,224 @@
+"""What an API request for a move writes: one function per action, each one transaction, as in ``starts``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from pinfold.db import claims as book_claims
+from pinfold.db import hosts, operations
+from pinfold.db.models import Claim, Instance, Node, Operation
+from pinfold.db.operations import Requester
+from pinfold.db.starts import refuse_leftovers
+from pinfold.db.types import epoch
+from pinfold.model import errors, states
+from pinfold.model.request import Demand
+from pinfold.model.work import Bell, Times
+
+Held = tuple[Claim, Node]
+
+
+class Size(msgspec.Struct, frozen=True):
+    """What a server is to be: the copy of a flavor, and what that asks of a node."""
+
+    flavor: dict[str, Any]
+    demand: Demand
+
+
+def resize(
+    session: Session,
+    instance_id: str,
+    requester: Requester,
+    times: Times,
+    *,
+    operation_id: str,
+    image_id: str,
+    size: Size,
+) -> Bell:
+    """Open a resize, whose disk will travel as the image ``image_id``.
+
+    Raises errors.NotFound, errors.Conflict, errors.InvalidRequest.
+    """
+    if operations.is_written(session, operation_id):
+        return Bell(run=(operation_id,))
+    return _move(session, instance_id, "resize", requester, times, operation_id, image_id, size, None)
+
+
+def migrate(
+    session: Session,
+    instance_id: str,
+    requester: Requester,
+    times: Times,
+    *,
+    operation_id: str,
+    image_id: str,
+    host: str | None = None,
+) -> Bell:
+    """Open a cold migration, to ``host`` if given. Raises as ``resize``."""
+    if operations.is_written(session, operation_id):
+        return Bell(run=(operation_id,))
+    return _move(session, instance_id, "migrate", requester, times, operation_id, image_id, None, host)
+
+
+def _move(
+    session: Session,
+    instance_id: str,
+    kind: str,
+    requester: Requester,
+    times: Times,
+    operation_id: str,
+    image_id: str,
+    size: Size | None,
+    host: str | None,
+) -> Bell:
+    instance, opened, at = operations.lock_for_start(session, instance_id)
+    states.require_start(kind, instance.vm_state, opened.kind if opened else None)
+    claims = book_claims.of_instance(session, instance_id)
+    _, node = _place(claims, book_claims.CURRENT, kind)
+    _require_up(session, node, kind, times)
+    refuse_leftovers(session, instance, kind)
+    if host == node.host:
+        raise errors.InvalidRequest(f"host: the server is on host {host} already.", code="own-host")
+    if size is not None:
+        _check_size(instance, size)
+    operations.insert(
+        session,
+        operation_id=operation_id,
+        kind=kind,
+        instance=instance,
+        requester=requester,
+        times=times,
+        at=at,
+        arguments={
+            "leg": states.CLAIM,
+            "snapshot": image_id,
+            "snapshot_name": f"{instance.name[:240]}-move",
+            "flavor": size.flavor if size else instance.flavor,
+            "demand": operations.as_json(size.demand if size else instance.demand),
+            "old_flavor": instance.flavor.get("flavorid"),
+            "runs": instance.vm_state == states.ACTIVE,
+            "source": [node.host, node.name],
+            **({"host": host} if host else {}),
+        },
+    )
+    return Bell(run=(operation_id,))
+
+
+def _check_size(instance: Instance, size: Size) -> None:
+    """A disk cannot shrink, and a resize changes something."""
+    if size.flavor["flavorid"] == instance.flavor.get("flavorid"):
+        raise errors.InvalidRequest("When resizing, instances must change flavor!", code="same-flavor")
+    old, new = instance.demand.disk_gb, size.demand.disk_gb
+    if new < old:
+        raise errors.InvalidRequest(
+            f"flavorRef: the disk of the server has {old} GB and cannot shrink to {new} GB.",
+            code="smaller-disk",
+        )
+
+
+def confirm(
+    session: Session, instance_id: str, requester: Requester, times: Times, *, operation_id: str
+) -> Bell:
+    """Open the confirmation of a move, for the worker of the old place. Raises as ``resize``."""
+    if operations.is_written(session, operation_id):
+        return Bell()
+    instance, claims, at = _ready_to_end(session, instance_id, "confirm_resize")
+    claim, node = _place(claims, book_claims.OUTGOING, "confirm_resize")
+    _require_up(session, node, "confirm_resize", times)
+    return _end(
+        session, instance, "confirm_resize", requester, times, operation_id, at, claims, (claim, node)
+    )
+
+
+def revert(
+    session: Session, instance_id: str, requester: Requester, times: Times, *, operation_id: str
+) -> Bell:
+    """Open the way back of a move, for the worker of the new place first. Raises as ``resize``."""
+    if operations.is_written(session, operation_id):
+        return Bell()
+    instance, claims, at = _ready_to_end(session, instance_id, "revert_resize")
+    held = _place(claims, book_claims.CURRENT, "revert_resize")
+    _, old = _place(claims, book_claims.OUTGOING, "revert_resize")
+    for node in (held[1], old):
+        _require_up(session, node, "revert_resize", times)
+    return _end(session, instance, "revert_resize", requester, times, operation_id, at, claims, held)
+
+
+def _ready_to_end(session: Session, instance_id: str, kind: str) -> tuple[Instance, list[Held], float]:
+    instance, opened, at = operations.lock_for_start(session, instance_id)
+    if opened is not None and opened.kind == "confirm_resize":
+        raise errors.InvalidRequest(
+            "The server has no finished move: it is being confirmed already.", code="no-finished-move"
+        )
+    states.require_start(kind, instance.vm_state, opened.kind if opened else None)
+    return instance, book_claims.of_instance(session, instance_id), at
+
+
+def _end(
+    session: Session,
+    instance: Instance,
+    kind: str,
+    requester: Requester,
+    times: Times,
+    operation_id: str,
+    at: float,
+    claims: list[Held],
+    held: Held,
+) -> Bell:
+    claim, node = held
+    moved = instance.moved_from or {}
+    operation = operations.insert(
+        session,
+        operation_id=operation_id,
+        kind=kind,
+        instance=instance,
+        requester=requester,
+        times=times,
+        at=at,
+        host=node.host,
+        arguments={
+            **({"leg": states.DROP} if kind == "revert_resize" else {}),
+            "runs": moved.get("runs", True),
+            "same_node": len({there.id for _, there in book_claims.holding(claims)}) == 1,
+        },
+    )
+    return Bell(work=(operations.work_for(operation, instance, node, at, claim),))
+
+
+def _place(claims: list[Held], role: str, kind: str) -> Held:
+    held = book_claims.with_role(claims, role)
+    if held is None:
+        raise errors.Conflict(f"Cannot {kind} the server: it has no host.", code="no-host")
+    return held
+
+
+def _require_up(session: Session, node: Node, kind: str, times: Times) -> None:
+    if not hosts.host_is_up(session, node.host, times.service_down):
+        raise errors.Conflict(
+            f"Cannot {kind} the server: the compute service of host {node.host} is down.", code="host-down"
+        )
+
+
+def to_confirm(session: Session, after: float, limit: int) -> list[tuple[str, str, str]]:
+    """Servers (id, project, user) that were moved more than ``after`` seconds ago, with nothing under way.
+
+    ::
+
+        SELECT id, project_id, user_id FROM instances LEFT JOIN operations ON open_key = instances.id
+        WHERE vm_state = 'resized' AND moved_at < now - :after AND deleted_at IS NULL AND operations.id IS NULL
+    """
+    rows = session.execute(
+        sa.select(Instance.id, Instance.project_id, Instance.user_id)
+        .outerjoin(Operation, Operation.open_key == Instance.id)
+        .where(
+            Instance.vm_state == states.RESIZED,
+            Instance.moved_at < epoch() - after,
+            Instance.deleted_at.is_(None),
+            Operation.id.is_(None),
+        )
+        .limit(limit)
+    )
+    return [(server, project, user) for server, project, user in rows]
