@@ -10,9 +10,10 @@ import msgspec
 from pinfold.api import schemas, servers
 from pinfold.api.call import Call, Reply
 from pinfold.api.faults import NotBuilt
+from pinfold.api.places import check_place, check_zone, require_host_in_zone
 from pinfold.api.schemas import Body
-from pinfold.api.server_create import check_place, check_zone
 from pinfold.db import instances as book_instances
+from pinfold.db import quotas as book_quotas
 from pinfold.db import starts
 from pinfold.db.instances import Owned
 from pinfold.model import errors
@@ -91,7 +92,8 @@ def _unshelve(call: Call, value: Any) -> Write:
         call.require("os-shelve:unshelve_to_host")
     if arguments.get("availability_zone") is not None:
         check_zone(call, arguments["availability_zone"])
-    check_place(call, arguments.get("host"), None)
+    host = arguments.get("host")
+    check_place(call, host, None)
 
     def write(session: Any, server: Owned) -> Bell:
         bell = starts.unshelve(
@@ -102,9 +104,14 @@ def _unshelve(call: Call, value: Any) -> Write:
             operation_id=operation,
             arguments=arguments,
         )
+        if bell.run:
+            # it is to have a place again, not only one under the quota
+            book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
+        zone = arguments.get("availability_zone", server.availability_zone)
+        if host is not None and zone is not None:
+            require_host_in_zone(session, call, host, zone)
         if "availability_zone" in arguments:
-            zone = {"availability_zone": arguments["availability_zone"]}
-            book_instances.update(session, server.id, zone)
+            book_instances.update(session, server.id, {"availability_zone": zone})
         return bell
 
     return write

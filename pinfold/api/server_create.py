@@ -11,15 +11,18 @@ from pinfold.api import query as queries
 from pinfold.api.call import Call, Reply, as_uuid
 from pinfold.api.flavors import may_use
 from pinfold.api.images import may_see_image
-from pinfold.api.schemas import HINT_KEYS
+from pinfold.api.places import destination, hints
 from pinfold.api.server_views import links
 from pinfold.db import flavors as book_flavors
-from pinfold.db import instances as book_instances
+from pinfold.db import keypairs as book_keypairs
+from pinfold.db import operations as book_operations
+from pinfold.db import quotas as book_quotas
+from pinfold.db import server_groups as book_groups
 from pinfold.db import starts
 from pinfold.db.flavors import FlavorRow
 from pinfold.db.models import Instance
 from pinfold.image.store import Image, ImageNotFound
-from pinfold.model import errors, states
+from pinfold.model import errors, quotas, states
 from pinfold.model.request import Demand, demand_for
 from pinfold.model.work import Bell
 
@@ -33,30 +36,36 @@ def create(call: Call) -> Reply:
     wanted = call.body["server"]
     call.require("servers:create")
     _refuse_unsupported(wanted)
-    count, batch = _count(call, wanted)
-    arguments, zone = _destination(call, wanted)
+    least, most, batch = _count(call, wanted)
+    arguments, zone = destination(call, wanted)
     flavor = _flavor(call, wanted["flavorRef"])
     image = _image(call, wanted, flavor)
     password = wanted.get("adminPass") or _random(call, call.deps.settings.password_length)
     reservation = "r-" + _random(call, 8).lower()
     fields = _fields(call, wanted, flavor, image, zone) | {"reservation_id": reservation}
-    ids = [call.new_id() for _ in range(count)]
-    operations = [call.new_id() for _ in range(count)]
+    ids = [call.new_id() for _ in range(most)]
+    operations = [call.new_id() for _ in range(most)]
     names = _names(wanted, ids, batch=batch)
 
     def write(session: Any) -> Bell:
+        if book_operations.is_written(session, operations[0]):
+            return Bell(run=tuple(operations))
+        _check_key(session, call, fields["key_name"])
+        count = _room(session, call, fields, least, most)
         rows = [
             Instance(id=id_, name=name, hostname=hostname, launch_index=index, **fields)
-            for index, (id_, (name, hostname)) in enumerate(zip(ids, names, strict=True))
+            for index, (id_, (name, hostname)) in enumerate(zip(ids[:count], names, strict=False))
         ]
-        return starts.create(
+        bell = starts.create(
             session,
             rows,
             call.requester,
             call.deps.times,
-            operation_ids=operations,
+            operation_ids=operations[:count],
             arguments=arguments,
         )
+        _join_group(session, call, fields["hints"].get("group"), ids[:count])
+        return bell
 
     call.deps.ring(call.deps.book.write(write), call.context)
     if queries.loose_boolean(str(wanted.get("return_reservation_id", False))):
@@ -80,9 +89,6 @@ def _fields(
     call: Call, wanted: dict[str, Any], flavor: FlavorRow, image: Image, zone: str | None
 ) -> dict[str, Any]:
     """What all servers of the request have in common."""
-    hints: dict[str, Any] = {}
-    for key in HINT_KEYS:
-        hints |= call.body.get(key, {})
     return {
         "project_id": call.project,
         "user_id": call.user,
@@ -94,7 +100,7 @@ def _fields(
         "demand": _demand(flavor, image),
         "meta": wanted.get("metadata", {}),
         "tags": wanted.get("tags", []),
-        "hints": hints,
+        "hints": hints(call),
         "description": wanted.get("description", wanted["name"] if call.minor < 19 else None),
         "key_name": wanted.get("key_name"),
         "availability_zone": zone,
@@ -155,8 +161,8 @@ def _boot_image(wanted: dict[str, Any]) -> str:
     return image
 
 
-def _count(call: Call, wanted: dict[str, Any]) -> tuple[int, bool]:
-    """How many servers to make, and whether their names get numbers."""
+def _count(call: Call, wanted: dict[str, Any]) -> tuple[int, int, bool]:
+    """How many servers to make, at least and at most, and whether their names get numbers."""
     least = _positive("min_count", wanted.get("min_count", 1))
     most = _positive("max_count", wanted.get("max_count", least))
     if least > most:
@@ -164,7 +170,37 @@ def _count(call: Call, wanted: dict[str, Any]) -> tuple[int, bool]:
     allowed = call.deps.settings.max_servers_per_request
     if least > allowed:
         raise errors.Forbidden(f"Quota exceeded for servers in one request: at most {allowed}.", code="quota")
-    return min(most, allowed), most > 1
+    return least, min(most, allowed), most > 1
+
+
+def _check_key(session: Any, call: Call, name: str | None) -> None:
+    if name is not None and book_keypairs.get(session, call.user, name) is None:
+        raise errors.InvalidRequest(
+            f"Invalid key_name provided: keypair {name[:100]} could not be found.", code="keypair-not-found"
+        )
+
+
+def _room(session: Any, call: Call, fields: dict[str, Any], least: int, most: int) -> int:
+    """How many of the servers there is room for under the quotas, which nobody else adds to until this has ended."""
+    may = book_quotas.locked_limits(session, call.deps.settings.quotas, call.project, call.user)
+    quotas.require("server", may.project | may.user, {}, {"metadata_items": len(fields["meta"])})
+    each = {"cores": fields["flavor"]["vcpus"], "ram": fields["flavor"]["memory_mb"]}
+    return book_quotas.room_for_servers(session, may, call.project, call.user, each, least, most)
+
+
+def _join_group(session: Any, call: Call, group: str | None, servers: list[str]) -> None:
+    """Make new servers members of the group that a hint names."""
+    if group is None:
+        return
+    row = book_groups.locked(session, group)
+    if row is None or call.sees_project not in (None, row.project_id):
+        raise errors.InvalidRequest(
+            f"scheduler_hints.group: Instance group {group} could not be found.", code="group-not-found"
+        )
+    may = book_quotas.limits(session, call.deps.settings.quotas, call.project, call.user)
+    used = {"server_group_members": book_quotas.members_of(session, group)}
+    quotas.require("group", may.project | may.user, used, {"server_group_members": len(servers)})
+    book_groups.join(session, group, servers)
 
 
 def _positive(field: str, value: Any) -> int:
@@ -193,60 +229,6 @@ def _hostname(name: str, server: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9.-]+", "", plain).lower().strip(".-")
     plain = re.sub(r"\.", "-", plain)[:63].strip("-")
     return plain or f"server-{server}"[:63]
-
-
-def _destination(call: Call, wanted: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Where an admin wants it (for the operation), and the zone that it is pinned to."""
-    zone, host, node = _parse_zone(call, wanted.get("availability_zone"))
-    if host or node:
-        call.require("servers:create:forced_host")
-    if wanted.get("host") or wanted.get("hypervisor_hostname"):
-        call.require("compute:servers:create:requested_destination")
-        if host or node:
-            raise queries.bad(
-                "host", wanted.get("host"), "absent when availability_zone names a host or node"
-            )
-        host, node = wanted.get("host"), wanted.get("hypervisor_hostname")
-    field = "availability_zone" if "host" not in wanted and "hypervisor_hostname" not in wanted else "host"
-    check_place(call, host, node, field)
-    return {name: value for name, value in (("host", host), ("node", node)) if value}, zone
-
-
-def _parse_zone(call: Call, zone: str | None) -> tuple[str | None, str | None, str | None]:
-    if zone is None:
-        return None, None, None
-    name, _, rest = zone.partition(":")
-    host, _, node = rest.partition(":")
-    check_zone(call, name)
-    return name, host or None, node or None
-
-
-def check_zone(call: Call, zone: str) -> None:
-    """Raise InvalidRequest for an availability zone that is not there."""
-    if zone != call.deps.settings.default_zone:
-        raise errors.InvalidRequest(
-            f"The requested availability zone is not available: availability_zone {zone[:100]!r}.",
-            code="unknown-zone",
-        )
-
-
-def check_place(call: Call, host: str | None, node: str | None, field: str = "host") -> None:
-    """Raise InvalidRequest for a host or node that is not there."""
-    if host is None and node is None:
-        return
-
-    def look(session: Any) -> tuple[bool, str | None]:
-        known = host is None or book_instances.knows_host(session, host)
-        return known, book_instances.host_of_node(session, node) if node else None
-
-    known, host_of_node = call.deps.book.read(look)
-    if not known:
-        raise errors.InvalidRequest(f"{field}: Compute host {host} could not be found.", code="unknown-host")
-    if node is not None and (host_of_node is None or host not in (None, host_of_node)):
-        where = f" on host {host}" if host and host_of_node else ""
-        raise errors.InvalidRequest(
-            f"{field}: Compute node {node} could not be found{where}.", code="unknown-node"
-        )
 
 
 def _flavor(call: Call, reference: str | int) -> FlavorRow:

@@ -25,7 +25,6 @@ _DEFAULT_SORT = (("created_at", True),)
 _EQUAL = {
     "access_ip_v4": "access_ip_v4",
     "access_ip_v6": "access_ip_v6",
-    "availability_zone": "availability_zone",
     "description": "display_description",
     "display_description": "display_description",
     "host": "host",
@@ -48,6 +47,7 @@ KNOWN: dict[str, int] = {
         (
             "all_tenants",
             "auto_disk_config",
+            "availability_zone",
             "changes-since",
             "config_drive",
             "created_at",
@@ -131,6 +131,7 @@ def _filters(call: Call, query: queries.Query, rule: str) -> Filters:
         project=None if everybody else call.project,
         deleted=_deleted(call, query),
         equal=_equal(query, everybody=everybody),
+        zones=tuple(_zone_of(call, zone) for zone in query.get("availability_zone", ())),
         flavor=queries.last(query, "flavor"),
         tags_all=_tags(query, "tags"),
         tags_any=_tags(query, "tags-any"),
@@ -146,6 +147,10 @@ def _filters(call: Call, query: queries.Query, rule: str) -> Filters:
     if (value := queries.last(query, "locked")) is not None:
         changes["locked"] = queries.boolean("locked", value)
     return msgspec.structs.replace(filters, **changes, **_names(query), **_statuses(call, query))
+
+
+def _zone_of(call: Call, name: str) -> str | None:
+    return None if name == call.deps.settings.default_zone else name
 
 
 def _all_tenants(call: Call, query: queries.Query, rule: str) -> bool:

@@ -56,9 +56,8 @@ def brief(call: Call, server: Brief) -> Shown:
 def full(call: Call, server: Server, *, in_list: bool = False) -> Shown:
     """A server in all its detail."""
     shown = _core(call, server, in_list=in_list)
-    zone = call.deps.settings.default_zone if server.host else ""
     shown |= {
-        "OS-EXT-AZ:availability_zone": zone,
+        "OS-EXT-AZ:availability_zone": _zone(call, server),
         "config_drive": server.config_drive,
         "key_name": server.key_name,
         "OS-SRV-USG:launched_at": micros(server.launched_at),
@@ -122,8 +121,15 @@ def _newer(minor: int, server: Server, *, in_list: bool) -> Shown:
     )
     shown: Shown = {name: value for since, name, value in added if minor >= since}
     if minor >= 71 and not in_list:
-        shown["server_groups"] = []
+        shown["server_groups"] = [server.group_id] if server.group_id else []
     return shown
+
+
+def _zone(call: Call, server: Server) -> str:
+    """That of its host; of a server that has never had one, what it was asked for with."""
+    if server.host:
+        return server.zone or call.deps.settings.default_zone
+    return server.availability_zone or "" if server.vm_state == states.BUILDING else ""
 
 
 def _as_list(value: Any) -> list[Any]:

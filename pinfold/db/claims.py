@@ -47,7 +47,7 @@ def placement_of(session: Session, instance_id: str) -> Placement | None:
             Claim.instance_id == instance_id, Claim.slot.in_((CURRENT, INCOMING))
         )
     )
-    found: dict[str, Placement | None] = dict(rows.tuples().all())
+    found: dict[str, Placement | None] = {row[0]: row[1] for row in rows}
     return found.get(CURRENT, found.get(INCOMING))
 
 

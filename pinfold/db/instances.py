@@ -13,6 +13,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from pinfold.db import claims, hosts
+from pinfold.db.aggregates import zones
 from pinfold.db.models import Base
 from pinfold.db.types import epoch
 
@@ -20,7 +21,8 @@ from pinfold.db.types import epoch
 class Server(msgspec.Struct, frozen=True):
     """A server with what stands elsewhere in the book: where it is, and what is being done with it.
 
-    Times are seconds since 1970. The host is that of its current claim, or else of the incoming one.
+    Times are seconds since 1970. The host is that of its current claim, or else of the incoming one; ``zone`` is the
+    zone of that host, where it is not the default zone.
     """
 
     id: str
@@ -60,6 +62,8 @@ class Server(msgspec.Struct, frozen=True):
     host_disabled: bool | None
     host_forced_down: bool | None
     host_seen_at: float | None
+    zone: str | None
+    group_id: str | None
     now: float
 
 
@@ -80,6 +84,7 @@ class Owned(msgspec.Struct, frozen=True):
     vm_state: str
     image_ref: str
     locked_by: str | None
+    availability_zone: str | None
 
 
 _tables = Base.metadata.tables
@@ -87,6 +92,7 @@ _instances = _tables["instances"]
 _nodes = _tables["nodes"]
 _services = _tables["services"]
 _operations = _tables["operations"]
+_members = _tables["server_group_members"]
 _current = _tables["claims"].alias("current_claim")
 _incoming = _tables["claims"].alias("incoming_claim")
 
@@ -99,6 +105,8 @@ _COLUMNS: dict[str, sa.ColumnElement[Any]] = {
     "host_disabled": _services.c.disabled,
     "host_forced_down": _services.c.forced_down,
     "host_seen_at": _services.c.last_seen_at,
+    "zone": zones.c.zone,
+    "group_id": _members.c.group_id,
     "now": epoch().label("now"),
 }
 _FROM = (
@@ -113,6 +121,8 @@ _FROM = (
     .outerjoin(_nodes, _nodes.c.id == sa.func.coalesce(_current.c.node_id, _incoming.c.node_id))
     .outerjoin(_services, sa.and_(_services.c.binary == hosts.COMPUTE, _services.c.host == _nodes.c.host))
     .outerjoin(_operations, _operations.c.open_key == _instances.c.id)
+    .outerjoin(zones, zones.c.host == _nodes.c.host)
+    .outerjoin(_members, _members.c.instance_id == _instances.c.id)
 )
 _SERVER = sa.select(*(_COLUMNS[name] for name in Server.__struct_fields__)).select_from(_FROM)
 _BRIEF = sa.select(_instances.c.id, _instances.c.name).select_from(_FROM)
@@ -147,13 +157,15 @@ def show(session: Session, server: str) -> Server | None:
 
     ::
 
-        SELECT instances.*, operations.task_state, nodes.host, nodes.name, services..., <clock>
+        SELECT instances.*, operations.task_state, nodes.host, nodes.name, services..., zone, group_id, <clock>
         FROM instances
         LEFT JOIN claims AS current_claim ON current_claim.instance_id = instances.id AND slot = 'current'
         LEFT JOIN claims AS incoming_claim ON incoming_claim.instance_id = instances.id AND slot = 'incoming'
         LEFT JOIN nodes ON nodes.id = coalesce(current_claim.node_id, incoming_claim.node_id)
         LEFT JOIN services ON services.binary = 'pinfold-compute' AND services.host = nodes.host
         LEFT JOIN operations ON operations.open_key = instances.id
+        LEFT JOIN (<zones>) AS zones ON zones.host = nodes.host
+        LEFT JOIN server_group_members ON server_group_members.instance_id = instances.id
         WHERE instances.id = :server AND deleted_at IS NULL
     """
     row = session.execute(_SHOW, {"server": server}).first()
@@ -174,7 +186,8 @@ def project_ever(session: Session, server: str) -> str | None:
 
 class Filters(msgspec.Struct, frozen=True):
     """Which servers to list. ``states`` are (vm_state, task states or None for any); ``equal`` maps names of
-    SORTABLE or FILTERABLE columns to the values allowed; ``deleted`` None means both."""
+    SORTABLE or FILTERABLE columns to the values allowed; ``zones`` are those of hosts, None for the default zone;
+    ``deleted`` None means both."""
 
     project: str | None = None
     deleted: bool | None = False
@@ -184,6 +197,7 @@ class Filters(msgspec.Struct, frozen=True):
     name_regex: str | None = None
     states: tuple[tuple[str, tuple[str | None, ...] | None], ...] | None = None
     equal: dict[str, tuple[Any, ...]] = {}
+    zones: tuple[str | None, ...] = ()
     flavor: str | None = None
     locked: bool | None = None
     tags_all: tuple[str, ...] = ()
@@ -199,7 +213,7 @@ SORTABLE: dict[str, sa.ColumnElement[Any]] = {
     "access_ip_v4": _instances.c.access_ip_v4,
     "access_ip_v6": _instances.c.access_ip_v6,
     "auto_disk_config": _instances.c.disk_config,
-    "availability_zone": _instances.c.availability_zone,
+    "availability_zone": zones.c.zone,
     "config_drive": _instances.c.config_drive,
     "created_at": _instances.c.created_at,
     "display_description": _instances.c.description,
@@ -316,7 +330,16 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
         found.append(position(_text(columns.flavor), f'{{"flavorid":{_json(filters.flavor)}') == 1)
     if filters.locked is not None:
         found.append(columns.locked_by.is_not(None) if filters.locked else columns.locked_by.is_(None))
-    return found + _tag_conditions(filters) + [_has_meta(key, value) for key, value in filters.metadata]
+    found += _zone_conditions(filters) + _tag_conditions(filters)
+    return found + [_has_meta(key, value) for key, value in filters.metadata]
+
+
+def _zone_conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
+    if not filters.zones:
+        return []
+    named = zones.c.zone.in_([zone for zone in filters.zones if zone is not None])
+    default = sa.and_(_nodes.c.host.is_not(None), zones.c.zone.is_(None))
+    return [sa.or_(named, default) if None in filters.zones else named]
 
 
 def _state(vm_state: str, tasks: tuple[str | None, ...] | None) -> sa.ColumnElement[bool]:

@@ -58,7 +58,5 @@ def add(session: Session, user: str, name: str, type_: str, public_key: str, fin
 
 def delete(session: Session, user: str, name: str) -> bool:
     """Remove it; whether it was there."""
-    gone = session.execute(
-        sa.delete(_keypairs).where(_keypairs.c.user_id == user, _keypairs.c.name == name)
-    )
+    gone = session.execute(sa.delete(_keypairs).where(_keypairs.c.user_id == user, _keypairs.c.name == name))
     return bool(gone.rowcount)  # type: ignore[attr-defined]

@@ -66,8 +66,8 @@ def limits(session: Session, defaults: Amounts, project: str, user: str = _WHOLE
     own = sa.select(QuotaSet.user_id, QuotaSet.limits).where(
         QuotaSet.project_id == project, QuotaSet.user_id.in_({_WHOLE_PROJECT, user})
     )
-    rows = session.execute(sa.union_all(of_class, own)).tuples()
-    found: dict[str | None, dict[str, int]] = dict(rows.all())
+    rows = session.execute(sa.union_all(of_class, own))
+    found: dict[str | None, dict[str, int]] = {row[0]: row[1] for row in rows}
     whole = {**defaults, **found.get(None, {}), **found.get(_WHOLE_PROJECT, {})}
     return Limits(whole, found.get(user, {}) if user != _WHOLE_PROJECT else {})
 

@@ -129,4 +129,4 @@ def rule_for(session: Session, server: str, *, lock: bool = False) -> GroupRule 
         )
         .group_by(Node.host)
     )
-    return GroupRule(group.policy, dict(rows.tuples().all()), group.most_per_host or 1)
+    return GroupRule(group.policy, {row[0]: row[1] for row in rows}, group.most_per_host or 1)

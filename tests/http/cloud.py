@@ -19,6 +19,7 @@ from pinfold.conductor.settings import Settings as ConductorSettings
 from pinfold.db.models import Base, Operation
 from pinfold.db.session import Book
 from pinfold.image.files import FileStore
+from pinfold.model import quotas
 from pinfold.rpcapi import clients
 from pinfold.rpcapi.context import Context
 from pinfold.rpcapi.local import Hub, LocalTransport
@@ -28,6 +29,8 @@ from tests.conductor.box import Box
 
 Json = dict[str, Any]
 ADMIN, DEMO, OTHER = "admin:admin", "ann:demo:member", "bob:other:member"
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDdowKIPC6IoIHnOuWPj5LWgZUSRO+qLrej0+Dlw5abS"
+ROOMY = {**quotas.DEFAULTS, "instances": 1000, "cores": 4000, "ram": 4000000}
 MISSING = "00000000-0000-4000-8000-000000000000"
 
 
@@ -118,7 +121,7 @@ class Cloud:
             images=self.images,
             runtime=self.runtime,
             broker_answers=self.transport.ping,
-            settings=Settings(**settings),
+            settings=Settings(**{"quotas": ROOMY, **settings}),
         )
         self.app = make_app(self.deps, self.conf)
         self.admin = self.client(ADMIN)
@@ -166,6 +169,14 @@ class Cloud:
         )
         assert put.status_code == 204, put.text
         return image
+
+    def keypair(self, name: str, client: httpx.Client | None = None) -> Json:
+        """A keypair of the demo user."""
+        body = {"keypair": {"name": name, "public_key": PUBLIC_KEY}}
+        made = (client or self.demo).post("/v2.1/os-keypairs", json=body)
+        assert made.status_code == 201, made.text
+        shown: Json = made.json()["keypair"]
+        return shown
 
     def body(self, **fields: Any) -> Json:
         """The body of a request for a server."""

@@ -29,6 +29,7 @@ def test_what_the_command_line_client_sends_is_accepted(cloud: Cloud) -> None:
         "destination_type": "local",
         "delete_on_termination": True,
     }
+    cloud.keypair("kp1")
     body = cloud.body(
         block_device_mapping_v2=[mapping],
         min_count=1,
