@@ -27,19 +27,30 @@ ACTIONS = {
 EVENTS = {
     ("create", "schedule"): "conductor_schedule_and_build_instances",
     ("unshelve", "schedule"): "schedule_instances",
-    ("migrate", "schedule"): "cold_migrate",
-    ("resize", "schedule"): "cold_migrate",
     ("evacuate", "schedule"): "rebuild_server",
+    **{
+        (kind, step): event
+        for kind in ("migrate", "resize")
+        for step, event in {
+            "schedule": "cold_migrate",
+            "claim": "compute_prep_resize",
+            "finish_migration": "compute_finish_resize",
+        }.items()
+    },
+    ("revert_resize", "revert_migration"): "compute_finish_revert_resize",
 }
 _OWN_EVENTS = {
     "create": "compute__do_build_and_run_instance",
     "create_image": "compute_snapshot_instance",
     "delete": "compute_terminate_instance",
     "evacuate": "compute_rebuild_instance",
+    "confirm_resize": "compute_confirm_resize",
     "force_delete": "compute_terminate_instance",
     "live_migrate": "compute_live_migration",
+    "migrate": "compute_resize_instance",
     "reboot_hard": "compute_reboot_instance",
     "reboot_soft": "compute_reboot_instance",
+    "revert_resize": "compute_revert_resize",
     "unshelve_in_place": "compute_start_instance",
 }
 # What comes before the first step, and needs no step of its own.
