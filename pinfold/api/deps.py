@@ -14,7 +14,7 @@ from pinfold.model import errors
 from pinfold.model.quotas import DEFAULTS
 from pinfold.model.work import Bell, Times, Work
 from pinfold.rpcapi.clients import ComputeClient, ConductorClient
-from pinfold.rpcapi.context import Context
+from pinfold.rpcapi.context import Context, stand_in_logs
 from pinfold.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -53,8 +53,11 @@ class Deps(msgspec.Struct, frozen=True):
     def ring(self, bell: Bell, context: Context) -> None:
         """Tell conductors and workers of what has been committed.
 
-        Nothing is raised: the operation is in the book, and a sweeper rings again.
+        Nothing is raised: the operation is in the book, and a sweeper rings again. From here on, the log lines of
+        the request name the operation.
         """
+        for operation in (*bell.run, *(work.operation for work in bell.work)):
+            stand_in_logs(context, operation)
         for operation in bell.run:
             self._ring(f"a conductor for operation {operation}", self._run, operation, context)
         for work in bell.work:

@@ -51,9 +51,10 @@ class Frame:
         resp.set_header("x-openstack-request-id", request_id)
         if _OF_PROJECT.fullmatch(req.path):
             req.path = COMPUTE
-        if req.path in self._public:
-            context = Context(request_id)
-        else:
+        # First without a name, for the lines of those who are refused, and in place of the thread's last request.
+        context = Context(request_id)
+        stand_in_logs(context)
+        if req.path not in self._public:
             context = self._authenticate(req, request_id)
             stand_in_logs(context)
         minor = microversions.MIN_MINOR

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from oslo_log import log
 
-# oslo.log's own also has the request of another service, which nobody sends here.
+# The request, the operation, the user and the project: what ``rpcapi.context`` has of them.
 _LINE = (
     "%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(name)s "
-    "[%(request_id)s %(user_id)s %(project_id)s] %(message)s"
+    "[%(request_id)s %(operation)s %(user_id)s %(project_id)s] %(message)s"
 )
 # Libraries that tell more than an operator wants to read.
 _QUIETER = [

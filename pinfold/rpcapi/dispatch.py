@@ -66,7 +66,7 @@ class Dispatcher:
             return _refusal(f"{method} does not take these arguments: {error}")
         try:
             caller = msgspec.convert(context, Context)
-            stand_in_logs(caller)
+            stand_in_logs(caller, operation_of(arguments))
             return {"result": self.methods[method](caller, **arguments)}
         except errors.PinfoldError as error:
             LOG.info("%s failed: %s: %s", method, type(error).__name__, error)
@@ -74,6 +74,13 @@ class Dispatcher:
         except Exception as error:
             LOG.exception("%s failed", method)
             return failure(error)
+
+
+def operation_of(arguments: Mapping[str, Any]) -> str | None:
+    """The operation that a message is about, if it is about one."""
+    record = arguments.get("record")
+    found = record.get("operation") if isinstance(record, dict) else arguments.get("operation")
+    return found if isinstance(found, str) else None
 
 
 def failure(error: Exception) -> dict[str, Any]:
