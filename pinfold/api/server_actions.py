@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from pinfold.api import schemas, servers
+from pinfold.api import schemas, schemas_moves, server_moves, servers
 from pinfold.api.call import Call, Reply
 from pinfold.api.faults import NotBuilt
 from pinfold.api.places import check_place, check_zone, require_host_in_zone
@@ -132,6 +132,10 @@ ACTIONS = {
     "shelve": Action("os-shelve:shelve", schemas.ANYTHING, _shelve),
     "shelveOffload": Action("os-shelve:shelve_offload", schemas.ANYTHING, _shelve_offload),
     "unshelve": Action("os-shelve:unshelve", schemas.UNSHELVE, _unshelve),
+    "resize": Action("servers:resize", schemas_moves.RESIZE, server_moves.resize),
+    "migrate": Action("os-migrate-server:migrate", schemas_moves.MIGRATE, server_moves.migrate),
+    "confirmResize": Action("servers:confirm_resize", schemas.ANYTHING, server_moves.confirm, 204),
+    "revertResize": Action("servers:revert_resize", schemas.ANYTHING, server_moves.revert),
     "forceDelete": Action("os-deferred-delete:force", schemas.ANYTHING, _force_delete),
 }
 
@@ -141,12 +145,10 @@ NOT_BUILT: dict[str, tuple[int, int]] = {
     "addFloatingIp": (1, 43),
     "addSecurityGroup": (1, 104),
     "changePassword": (1, 104),
-    "confirmResize": (1, 104),
     "createBackup": (1, 104),
     "createImage": (1, 104),
     "evacuate": (1, 104),
     "lock": (1, 104),
-    "migrate": (1, 104),
     "os-getConsoleOutput": (1, 104),
     "os-getRDPConsole": (1, 5),
     "os-getSPICEConsole": (1, 5),
@@ -165,10 +167,8 @@ NOT_BUILT: dict[str, tuple[int, int]] = {
     "rescue": (1, 104),
     "resetNetwork": (1, 91),
     "injectNetworkInfo": (1, 91),
-    "resize": (1, 104),
     "restore": (1, 104),
     "resume": (1, 104),
-    "revertResize": (1, 104),
     "suspend": (1, 104),
     "trigger_crash_dump": (17, 104),
     "unlock": (1, 104),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from pinfold.api import query as queries
+from pinfold.api import sizes
 from pinfold.api.call import Call, Reply, as_uuid
-from pinfold.api.flavors import may_use
 from pinfold.api.images import may_see_image
 from pinfold.api.places import destination, hints
 from pinfold.api.server_views import links
-from pinfold.db import flavors as book_flavors
 from pinfold.db import keypairs as book_keypairs
 from pinfold.db import operations as book_operations
 from pinfold.db import quotas as book_quotas
@@ -23,7 +20,6 @@ from pinfold.db.flavors import FlavorRow
 from pinfold.db.models import Instance
 from pinfold.image.store import Image, ImageNotFound
 from pinfold.model import errors, quotas, states
-from pinfold.model.request import Demand, demand_for
 from pinfold.model.work import Bell
 
 _GIB = 1024**3
@@ -38,7 +34,7 @@ def create(call: Call) -> Reply:
     _refuse_unsupported(wanted)
     least, most, batch = _count(call, wanted)
     arguments, zone = destination(call, wanted)
-    flavor = _flavor(call, wanted["flavorRef"])
+    flavor = sizes.chosen(call, wanted["flavorRef"])
     image = _image(call, wanted, flavor)
     password = wanted.get("adminPass") or _random(call, call.deps.settings.password_length)
     reservation = "r-" + _random(call, 8).lower()
@@ -96,8 +92,8 @@ def _fields(
         "power_state": 0,
         "image_ref": image.id,
         "image_properties": image.properties,
-        "flavor": _copy(flavor),
-        "demand": _demand(flavor, image),
+        "flavor": sizes.copy(flavor),
+        "demand": sizes.demand(flavor, image.properties),
         "meta": wanted.get("metadata", {}),
         "tags": wanted.get("tags", []),
         "hints": hints(call),
@@ -110,23 +106,6 @@ def _fields(
         "access_ip_v4": wanted.get("accessIPv4", ""),
         "access_ip_v6": wanted.get("accessIPv6", ""),
     }
-
-
-def _copy(flavor: FlavorRow) -> dict[str, Any]:
-    """The flavor as it is now; its id comes first (lists are filtered by that)."""
-    kept = ("flavorid", "name", "vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap_mb", "extra_specs")
-    values = msgspec.structs.asdict(flavor)
-    return {name: values[name] for name in kept}
-
-
-def _demand(flavor: FlavorRow, image: Image) -> Demand:
-    return demand_for(
-        vcpus=flavor.vcpus,
-        memory_mb=flavor.memory_mb,
-        disk_gb=flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024),
-        extra_specs=flavor.extra_specs,
-        image_properties=image.properties,
-    )
 
 
 def _refuse_unsupported(wanted: dict[str, Any]) -> None:
@@ -229,19 +208,6 @@ def _hostname(name: str, server: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9.-]+", "", plain).lower().strip(".-")
     plain = re.sub(r"\.", "-", plain)[:63].strip("-")
     return plain or f"server-{server}"[:63]
-
-
-def _flavor(call: Call, reference: str | int) -> FlavorRow:
-    flavorid = str(reference)
-    flavor = call.deps.book.read(lambda session: book_flavors.get(session, flavorid))
-    if flavor is None or flavor.disabled or not may_use(call, flavor):
-        raise errors.InvalidRequest(
-            f"Invalid flavorRef provided: flavor {flavorid[:100]} could not be found.",
-            code="flavor-not-found",
-        )
-    if flavor.root_gb == 0:
-        call.require("servers:create:zero_disk_flavor")
-    return flavor
 
 
 def _image(call: Call, wanted: dict[str, Any], flavor: FlavorRow) -> Image:

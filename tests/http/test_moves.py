@@ -1,0 +1,143 @@
+"""Actions that move servers: states, codes, and what is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinfold.model.quotas import DEFAULTS
+from tests.http.cloud import ADMIN, Cloud
+from tests.http.conftest import MakeCloud
+
+MANAGER = "meg:demo:manager,member"
+
+
+def moved(cloud: Cloud) -> str:
+    """A server in VERIFY_RESIZE, of flavor p4 now."""
+    cloud.flavor("p4", 4)
+    server = cloud.boot()
+    assert cloud.act(server, "resize", {"flavorRef": "p4"}).status_code == 202
+    carry(cloud, server)
+    return server
+
+
+def carry(cloud: Cloud, server: str) -> None:
+    """What conductor and workers do with a move."""
+    box = cloud.box
+    box.runner.run(cloud.open_operation(server))
+    box.claim(box.last)
+    assert box.finish(box.last).done
+    assert box.last.leg == "send"
+    for step in ("power_off", "migrate_disk"):
+        assert box.begin(box.last, step).accepted
+    assert box.finish(box.last).done
+    assert box.last.leg == "receive"
+    assert box.begin(box.last, "finish_migration").accepted
+    assert box.finish(box.last).done
+
+
+def test_a_resize_is_accepted_and_shows_its_states(cloud: Cloud) -> None:
+    cloud.flavor("p4", 4)
+    server = cloud.boot()
+    home = cloud.show(server)["OS-EXT-SRV-ATTR:host"]
+    assert cloud.act(server, "resize", {"flavorRef": "p4"}).status_code == 202
+    shown = cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-STS:task_state"]) == ("RESIZE", "resize_prep")
+    assert shown["progress"] == 0
+    carry(cloud, server)
+    shown = cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-STS:vm_state"]) == ("VERIFY_RESIZE", "resized")
+    assert shown["OS-EXT-SRV-ATTR:host"] != home
+    assert shown["flavor"]["original_name"] == "p4"
+
+
+def test_confirm_answers_204_and_a_second_one_400(cloud: Cloud) -> None:
+    server = moved(cloud)
+    assert cloud.act(server, "confirmResize").status_code == 204
+    assert cloud.show(server)["status"] == "VERIFY_RESIZE"
+    assert cloud.act(server, "confirmResize").status_code == 400
+    _cast_again(cloud, server)
+    assert cloud.box.begin(cloud.box.last, "confirm_migration").accepted
+    assert cloud.box.finish(cloud.box.last).done
+    assert cloud.show(server)["status"] == "ACTIVE"
+    assert cloud.act(server, "confirmResize").status_code == 409
+
+
+def _cast_again(cloud: Cloud, server: str) -> None:
+    """The sweeper's cast, since nobody has heard the API's."""
+    cloud.box.age(server)
+    cloud.box.sweeper.operations()
+
+
+def test_revert_answers_202_and_brings_flavor_and_host_back(cloud: Cloud) -> None:
+    server = moved(cloud)
+    assert cloud.act(server, "revertResize").status_code == 202
+    shown = cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-STS:task_state"]) == ("REVERT_RESIZE", "resize_reverting")
+    _cast_again(cloud, server)
+    assert cloud.box.begin(cloud.box.last, "destroy").accepted
+    assert cloud.box.finish(cloud.box.last).done
+    assert cloud.box.begin(cloud.box.last, "revert_migration").accepted
+    assert cloud.box.finish(cloud.box.last).done
+    shown = cloud.show(server)
+    assert (shown["status"], shown["flavor"]["original_name"]) == ("ACTIVE", "p2")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"flavorRef": "p2"}, 400),
+        ({"flavorRef": "nowhere"}, 400),
+        ({}, 400),
+        ({"flavorRef": "small-disk"}, 400),
+        ({"flavorRef": "p4", "more": 1}, 400),
+        ({"flavorRef": "p4", "OS-DCF:diskConfig": "AUTO"}, 202),
+    ],
+)
+def test_what_a_resize_asks_for_is_checked(cloud: Cloud, body: dict[str, object], status: int) -> None:
+    cloud.flavor("p4", 4, disk=2)
+    cloud.flavor("big", 1, disk=2)
+    cloud.flavor("small-disk", 1, disk=1)
+    server = cloud.boot(flavorRef="big" if body.get("flavorRef") == "small-disk" else "p2")
+    assert cloud.act(server, "resize", body).status_code == status
+
+
+def test_a_resize_beyond_the_quota_is_refused(make_cloud: MakeCloud) -> None:
+    cloud = make_cloud(quotas=DEFAULTS)
+    cloud.flavor("p16", 19)
+    server = cloud.boot()
+    cloud.boot()
+    answer = cloud.act(server, "resize", {"flavorRef": "p16"})
+    assert answer.status_code == 403, answer.text
+
+
+def test_a_migration_is_for_managers_and_to_a_host_of_choice_for_admins(cloud: Cloud) -> None:
+    server = cloud.boot()
+    home = cloud.show(server)["OS-EXT-SRV-ATTR:host"]
+    other = "n2" if home == "n1" else "n1"
+    assert cloud.act(server, "migrate").status_code == 403
+    assert cloud.act(server, "migrate", {"host": other}, cloud.client(MANAGER)).status_code == 403
+    assert cloud.act(server, "migrate", {"host": home}, cloud.admin).status_code == 400
+    assert cloud.act(server, "migrate", {"host": "nowhere"}, cloud.admin).status_code == 400
+    assert cloud.act(server, "migrate", {"host": other}, cloud.admin).status_code == 202
+    assert cloud.act(server, "migrate", None, cloud.client(MANAGER)).status_code == 409
+
+
+def test_the_host_of_a_migration_is_not_looked_at_before_2_56(cloud: Cloud) -> None:
+    server = cloud.boot()
+    assert cloud.act(server, "migrate", {"host": "nowhere"}, cloud.client(ADMIN, "2.55")).status_code == 202
+
+
+def test_moves_want_the_hosts_they_need_to_be_up(cloud: Cloud) -> None:
+    server = moved(cloud)
+    for host in ("n1", "n2"):
+        cloud.box.die(host)
+    for action in ("confirmResize", "revertResize"):
+        answer = cloud.act(server, action)
+        assert (answer.status_code, answer.headers["X-Pinfold-Error"]) == (409, "host-down")
+
+
+def test_moves_want_the_right_state(cloud: Cloud) -> None:
+    server = cloud.ask()
+    for action in ("resize", "migrate", "confirmResize", "revertResize"):
+        value = {"flavorRef": "p2"} if action == "resize" else None
+        assert cloud.act(server, action, value, cloud.admin).status_code == 409
