@@ -176,12 +176,12 @@ class Cloud:
     def guests(self) -> dict[str, set[str]]:
         """The instances that each host's hypervisor has, from its own files."""
         return {
-            host: {entry.name for entry in self.layout.hypervisor.glob(f"{host}/**/guests/*")}
+            host: {entry.name for entry in self.layout.hypervisor.glob(f"{host}/*/guests/*")}
             for host in self.options.host_names
         }
 
     def disk(self, server: str, host: str) -> Path:
-        return next(self.layout.hypervisor.glob(f"{host}/**/guests/{server}/disk"))
+        return next(self.layout.hypervisor.glob(f"{host}/*/guests/{server}/disk"))
 
     def where(self, server: str) -> list[str]:
         """The hosts whose hypervisor has a guest of the server."""
