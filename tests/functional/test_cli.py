@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 from devstack.__main__ import TRY
-from tests.functional.harness import Cloud, check_books
+from tests.functional.harness import Cloud, check_books, only_all_in_one
 
 
 def shell(cloud: Cloud, command: str) -> str:
@@ -30,6 +30,7 @@ def test_the_commands_that_stack_prints_work_as_they_stand(cloud: Cloud) -> None
     assert (server["name"], server["status"]) == ("mine", "ACTIVE")
 
 
+@only_all_in_one
 def test_a_server_s_life_by_the_command_line(cloud: Cloud) -> None:
     made = openstack(cloud, "server create --flavor p4 --image tiny --nic none --wait cli")
     assert made["status"] == "ACTIVE"
@@ -62,6 +63,7 @@ def test_flavors_and_images_are_listed(cloud: Cloud) -> None:
     ]
 
 
+@only_all_in_one
 def test_an_ordinary_project_sees_its_own_servers_only(cloud: Cloud) -> None:
     cloud.boot("of-admin", "p1")
     made = openstack(
