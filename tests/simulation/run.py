@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tests.simulation import faults
+from tests.simulation import faults, logs
 from tests.simulation.book import Database
 from tests.simulation.chaos import Chaos
 from tests.simulation.invariants import Violation
@@ -34,21 +34,23 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """``operations``: requests of users; ``kinds``: of faults."""
+    """``operations``: requests of users; ``kinds``: of faults; ``logs``: the history has what the product logs."""
 
     operations: int = 30
     kinds: tuple[str, ...] = faults.KINDS
     keep_history: bool = False
+    logs: bool = False
 
 
 def run_seed(seed: int, database: Database, options: Options = Options()) -> Result:
     """Run it. Equal arguments give equal results."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         world = World(seed, database, folder, options.kinds)
-        try:
-            users = _play(world, options)
-        finally:
-            world.loop.end(world.processes)
+        with logs.watched(world, all_levels=options.logs):
+            try:
+                users = _play(world, options)
+            finally:
+                world.loop.end(world.processes)
     return _result(seed, world, users, options)
 
 
