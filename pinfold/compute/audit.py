@@ -10,7 +10,13 @@ leftover               no                 the leftover is released
 incoming               any                nothing: its operation is carried on, or makes it a leftover
 current                off, should run    it is started, if nothing speaks against it (``resume.is_allowed``)
 current                no                 reported only: there is nothing that could be done without its disk
+one, and an older      any                the guest put aside by a move on this node is removed; then the leftover
+leftover                                  is released
+one, and a newer       any                the guest put aside takes its place again; then the leftover is released
+leftover
 =====================  =================  ====================================================================
+
+With a leftover beside another claim, nothing is done while an operation of the server is open.
 
 A guest that the book has never heard of, and a hypervisor that shows no guest at all though servers are at home
 there, are reported only: then the database or the hypervisor is more likely the wrong one than everything is gone.
@@ -42,7 +48,7 @@ _HOLDING = ("incoming", "current", "outgoing")
 _SECONDS = 60.0
 _LOOKS = 10
 
-Action = Literal["nothing", "destroy", "release", "power_on", "report"]
+Action = Literal["nothing", "destroy", "release", "power_on", "report", "keep_new", "keep_old"]
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -59,14 +65,22 @@ def decide(view: messages.GuestView, guest: Guest | None) -> Decision:
     """What follows from what the book says and what the hypervisor shows."""
     leftovers = [claim for claim in view.claims if claim.role == resume.LEFTOVER]
     if any(claim.role in _HOLDING for claim in view.claims):
-        if leftovers:
-            return Decision("report", "it has a claim and a leftover here")
-        return _with_claim(view, guest)
+        return _beside_leftovers(view) if leftovers else _with_claim(view, guest)
     if guest is None:
         return Decision("release", "no guest is behind its leftover") if leftovers else _NOTHING
     if view.vm_state is None:
         return Decision("report", "the hypervisor has a guest of a server that the book does not know")
     return Decision("destroy", "its guest is a leftover" if leftovers else "its guest has no claim here")
+
+
+def _beside_leftovers(view: messages.GuestView) -> Decision:
+    """A move on one node that its worker could not end: which of its two guests stays is which claim does."""
+    if view.open_operation is not None:
+        return _NOTHING
+    # oldest first
+    if view.claims[0].role == resume.LEFTOVER:
+        return Decision("keep_new", "its old place here is a leftover")
+    return Decision("keep_old", "its new place here is a leftover")
 
 
 def _with_claim(view: messages.GuestView, guest: Guest | None) -> Decision:
@@ -163,11 +177,16 @@ class Audit:
         driver = self._tools.driver
         if decision.action == "power_on":
             driver.power_on(view.node, view.instance)
-        elif decision.action in ("destroy", "release"):
+        elif decision.action != "report":
             if decision.action == "destroy":
                 driver.destroy(view.node, view.instance)
+            elif decision.action == "keep_new":
+                driver.confirm_migration(view.node, view.instance, same_node=True)
+            elif decision.action == "keep_old":
+                driver.revert_migration(view.node, view.instance)
             for claim in view.claims:
-                self._release(view.node, claim)
+                if claim.role == resume.LEFTOVER:
+                    self._release(view.node, claim)
 
     def _release(self, node: str, claim: ClaimView) -> None:
         tools = self._tools

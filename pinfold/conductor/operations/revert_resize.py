@@ -55,8 +55,7 @@ class RevertResize(inplace.InPlace):
     def abort(self, deed: Deed, abort: Abort) -> tuple[Freed, Bell]:
         fault = Fault(abort.message, abort.details)
         if _leg(deed) == states.RESTORE:
-            # the guest is there, and could not be started
-            deed.close(states.OFF, fault)
+            self._give_up_restoring(deed, fault)
         elif not recorded(deed.operation):
             self.give_up(deed, fault)
         else:
@@ -86,7 +85,7 @@ class RevertResize(inplace.InPlace):
 
     @staticmethod
     def _give_up_restoring(deed: Deed, fault: Fault) -> None:
-        """The old guest is off; its host's audit starts it once nothing speaks against that."""
+        """The old guest is there, and is off: its host's audit starts it once nothing speaks against that."""
         deed.close(done_or_off(deed), fault)
 
 
