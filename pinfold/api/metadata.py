@@ -8,9 +8,10 @@ from typing import Any
 from pinfold.api import servers
 from pinfold.api.call import Call
 from pinfold.db import instances as book_instances
-from pinfold.model import errors, states
+from pinfold.db import quotas as book_quotas
+from pinfold.db.instances import Owned
+from pinfold.model import errors, quotas, states
 
-MOST = 128
 _CHANGEABLE = (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED)
 Meta = dict[str, str]
 
@@ -67,12 +68,18 @@ def _change(call: Call, server: str, change: Callable[[Meta], Meta]) -> Meta:
                 code="wrong-state",
             )
         meta = change(book_instances.locked_meta(session, row.id))
-        if len(meta) > MOST:
-            raise errors.Forbidden(f"Maximum number of metadata items exceeds {MOST}.", code="quota")
+        _check_room(session, call, row, meta)
         book_instances.update(session, row.id, {"meta": meta})
         return meta
 
     return call.deps.book.write(write)
+
+
+def _check_room(session: Any, call: Call, row: Owned, meta: Meta) -> None:
+    may = book_quotas.limits(session, call.deps.settings.quotas, row.project_id, row.user_id)
+    most = (may.project | may.user)["metadata_items"]
+    if not quotas.is_enough(most, len(meta)):
+        raise quotas.OverQuota(f"Maximum number of metadata items exceeds {most}.")
 
 
 def _not_found() -> errors.NotFound:

@@ -121,7 +121,6 @@ UUID: Schema = {"type": "string", "format": "uuid"}
 META_KEY = r"^[a-zA-Z0-9\-_:. ]{1,255}\Z"
 METADATA: Schema = {
     "type": "object",
-    "maxProperties": 128,
     "additionalProperties": False,
     "patternProperties": {META_KEY: {"type": "string", "maxLength": 255}},
 }
