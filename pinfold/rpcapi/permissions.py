@@ -20,8 +20,9 @@ import msgspec
 from pinfold.rpcapi.clients import COMPUTE_TOPIC, CONDUCTOR_TOPIC
 
 EXCHANGE = "pinfold"
-#: Stands in the names of a worker's own queues, after its host.
+#: Stands in the names of a worker's own queues, after its host; a dot and eight digits of its own follow.
 PROCESS = "pinfold-compute"
+_NUMBERED = rf"{PROCESS}\.[0-9a-f]{{8}}:\d+"
 
 
 class Permissions(msgspec.Struct, frozen=True):
@@ -47,8 +48,8 @@ def for_compute(host: str) -> Permissions:
     own = [
         COMPUTE_TOPIC,
         rf"{COMPUTE_TOPIC}\.{name}",
-        rf"{COMPUTE_TOPIC}_fanout_{name}:{PROCESS}:\d+",
-        rf"reply_{name}:{PROCESS}:\d+",
+        rf"{COMPUTE_TOPIC}_fanout_{name}:{_NUMBERED}",
+        rf"reply_{name}:{_NUMBERED}",
     ]
     fanout = f"{COMPUTE_TOPIC}_fanout"
     return Permissions(

@@ -14,7 +14,9 @@ The only module that imports oslo.messaging. What it has to work around:
 from __future__ import annotations
 
 import logging
+import os
 import ssl
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,7 +122,10 @@ def _name_queues(conf: cfg.ConfigOpts, host: str) -> None:
     lockutils.set_defaults(locks)
     conf.set_override("use_queue_manager", True, group=_RABBIT)
     conf.set_override("hostname", host, group=_RABBIT)
-    conf.set_override("processname", permissions.PROCESS, group=_RABBIT)
+    # oslo.messaging counts in a file that all of the machine shares and that is named by these two: the folder,
+    # which is this service's alone, keeps workers of one host name apart, and those of other users.
+    folder = zlib.crc32(os.path.abspath(locks).encode())
+    conf.set_override("processname", f"{permissions.PROCESS}.{folder:08x}", group=_RABBIT)
 
 
 def _beside_pid_file(conf: cfg.ConfigOpts) -> str | None:

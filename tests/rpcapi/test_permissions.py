@@ -132,7 +132,7 @@ def test_a_worker_may_not_write_to_another_queue_through_the_default_exchange(
         channel.basic_publish(amqp.Message("x"), exchange="", routing_key=f"compute.{OTHER}")
 
 
-@pytest.mark.parametrize("queue", [f"compute.{OTHER}", "conductor", f"reply_{OTHER}:pinfold-compute:1"])
+@pytest.mark.parametrize("queue", [f"compute.{OTHER}", "conductor", f"reply_{OTHER}:pinfold-compute.0123abcd:1"])
 @pytest.mark.parametrize("how", ["basic_get", "basic_consume", "queue_purge", "queue_delete"])
 def test_a_worker_may_not_read_or_remove_the_queue_of_another(
     cloud: dict[str, Worker], intruder: amqp.Connection, queue: str, how: str
@@ -159,7 +159,7 @@ def test_a_host_name_is_taken_literally_in_the_patterns() -> None:
     may = permissions.for_compute("a.b")
     assert re.match(may.read, "compute.a.b")
     assert not re.match(may.read, "compute.aXb")
-    assert not re.match(may.write, "reply_a.b2:pinfold-compute:1")
+    assert not re.match(may.write, "reply_a.b2:pinfold-compute.0123abcd:1")
 
 
 def test_the_commands_of_rabbitmqctl_say_the_same(broker: Broker) -> None:

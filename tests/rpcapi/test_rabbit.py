@@ -181,8 +181,8 @@ def test_the_queues_of_a_worker_bear_its_host(broker: Broker, tmp_path: Path) ->
         worker.warm_up("compute")
         names = broker.control("list_queues", "name")
     worker.close()
-    assert "reply_host-9:pinfold-compute:" in names
-    assert "compute_fanout_host-9:pinfold-compute:" in names
+    assert "reply_host-9:pinfold-compute." in names
+    assert "compute_fanout_host-9:pinfold-compute." in names
 
 
 # --- TLS ------------------------------------------------------------------------------------
