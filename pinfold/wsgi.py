@@ -24,6 +24,7 @@ def make_application(arguments: list[str]) -> Any:
     """The application as the files have it. Raises errors.ConfigurationError."""
     concurrency.choose(arguments)
     from oslo_config import cfg
+    from prometheus_client import CollectorRegistry
 
     from pinfold.cmd.assembly import api, book
     from pinfold.cmd.configuration import check, configure
@@ -36,7 +37,8 @@ def make_application(arguments: list[str]) -> Any:
     check(conf)
     runtime = RealRuntime()
     try:
-        deps = api.deps_from(conf, runtime, transport.connect(conf, runtime), book.book_from(conf, runtime))
+        the_book, broker = book.book_from(conf, runtime), transport.connect(conf, runtime)
+        deps = api.deps_from(conf, runtime, broker, the_book, CollectorRegistry())
         return api.application_from(conf, deps)
     except cfg.Error as error:
         raise errors.ConfigurationError(str(error)) from error

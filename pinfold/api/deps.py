@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from pinfold.db.session import Book
 from pinfold.image.store import Store
+from pinfold.metrics import ApiMetrics
 from pinfold.model import errors
 from pinfold.model.quotas import DEFAULTS
 from pinfold.model.work import Bell, Times, Work
@@ -49,6 +50,7 @@ class Deps(msgspec.Struct, frozen=True):
     times: Times = Times()
     settings: Settings = Settings()
     registry: CollectorRegistry = msgspec.field(default_factory=CollectorRegistry)
+    metrics: ApiMetrics = msgspec.field(default_factory=ApiMetrics)
 
     def ring(self, bell: Bell, context: Context) -> None:
         """Tell conductors and workers of what has been committed.

@@ -26,7 +26,7 @@ COMPUTE = "/v2.1"
 _OF_PROJECT = re.compile(COMPUTE + "/[0-9a-f]{32}|" + COMPUTE + "/[0-9a-f-]{36}")
 _encode = msgspec.json.Encoder().encode
 _VARY = f"{microversions.HEADER}, {microversions.OLD_HEADER}"
-_NOBODY: tuple[str, ...] = ()
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 class Frame:
@@ -47,6 +47,7 @@ class Frame:
         """Who asks, and at which microversion. Raises Unauthorized, InvalidRequest, NotAcceptable."""
         request_id = f"req-{self._deps.runtime.new_id()}"
         req.context.request_id = request_id
+        req.context.began = self._deps.runtime.monotonic()
         req.context.minor = None
         resp.set_header("x-openstack-request-id", request_id)
         if _OF_PROJECT.fullmatch(req.path):
@@ -98,6 +99,11 @@ class Frame:
             )
         level = logging.DEBUG if req.method == "GET" else logging.INFO
         LOG.log(level, '"%s %s" status: %s', req.method, req.path, resp.status)
+        seconds = self._deps.runtime.monotonic() - req.context.began
+        # the route, not the path: a series for each server would never end
+        method = req.method if req.method in _METHODS else "other"
+        labels = method, req.uri_template or "", str(resp.status_code)
+        self._deps.metrics.requests.labels(*labels).observe(seconds)
 
 
 def responder(route: Route) -> Callable[..., None]:

@@ -8,17 +8,22 @@ from typing import Any
 
 import sqlalchemy as sa
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pinfold.api.call import Call, Reply
 from pinfold.api.deps import Deps
 from pinfold.db import nodes as book_nodes
 from pinfold.db import operations_read
+from pinfold.db.operations_read import Tally
 from pinfold.db.session import Book
 from pinfold.model import errors
+from pinfold.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
+
+# Whoever asks more often gets the same numbers: they cost a look at all operations.
+_KEPT = 5.0
 
 
 def healthz(call: Call) -> Reply:
@@ -53,30 +58,61 @@ def metrics(call: Call) -> Reply:
 
 
 class BookCollector(Collector):
-    """Numbers that are read from the book when they are asked for."""
+    """Numbers that are read from the book when they are asked for, and then kept for ``_KEPT`` seconds."""
 
-    def __init__(self, book: Book, service_down: float) -> None:
+    def __init__(self, book: Book, service_down: float, runtime: Runtime) -> None:
         self._book = book
         self._service_down = service_down
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._read_at = float("-inf")
+        self._families: list[Metric] = []
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is known before it is asked for."""
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """Operations by kind and result; per node: up, claims by role, free dedicated CPUs per cell."""
+        """Operations by kind and result, with durations; per node: up, claims by role, free dedicated CPUs per cell.
+        A database that does not answer takes away these numbers only."""
+        with self._lock:
+            if self._runtime.monotonic() - self._read_at > _KEPT:
+                self._families = self._look()
+                self._read_at = self._runtime.monotonic()
+            return self._families
 
-        def read(session: Any) -> tuple[list[tuple[str, str, int]], list[book_nodes.NodeRow]]:
-            return operations_read.counted(session), book_nodes.listed(session, self._service_down)
+    def _look(self) -> list[Metric]:
+        def read(session: Any) -> tuple[list[Tally], list[book_nodes.NodeRow]]:
+            return operations_read.tallied(session), book_nodes.listed(session, self._service_down)
 
-        counted, nodes = self._book.read(read)
-        operations = GaugeMetricFamily(
-            "pinfold_operations", "Operations in the book.", labels=("kind", "result")
-        )
-        for kind, result, count in counted:
-            operations.add_metric((kind, result), count)
-        yield operations
-        yield from _of_nodes(nodes)
+        answers = GaugeMetricFamily("pinfold_database_up", "Whether the database answers.")
+        try:
+            tallies, nodes = self._book.read(read)
+        except Exception as error:  # whatever it is, it does not answer
+            LOG.warning("The database does not answer: %s", error)
+            answers.add_metric((), 0.0)
+            return [answers]
+        answers.add_metric((), 1.0)
+        return [answers, *_of_operations(tallies), *_of_nodes(nodes)]
+
+
+def _of_operations(tallies: Iterable[Tally]) -> Iterable[Metric]:
+    labels = ("kind", "result")
+    counts = GaugeMetricFamily("pinfold_operations", "Operations in the book.", labels=labels)
+    took = HistogramMetricFamily(
+        "pinfold_operation_seconds", "Operations that have ended, by how long they took.", labels=labels
+    )
+    for tally in tallies:
+        counts.add_metric((tally.kind, tally.result), tally.count)
+        if tally.result != "running":
+            buckets = [
+                (str(limit), within)
+                for limit, within in zip(operations_read.DURATIONS, tally.within, strict=True)
+            ]
+            took.add_metric(
+                (tally.kind, tally.result), [*buckets, ("+Inf", tally.count)], sum_value=tally.seconds
+            )
+    return (counts, took)
 
 
 def _of_nodes(nodes: list[book_nodes.NodeRow]) -> Iterable[Metric]:

@@ -10,7 +10,8 @@ from pinfold.api.call import Call, as_uuid, server_not_found
 from pinfold.db import instances as book_instances
 from pinfold.db import operations_read
 from pinfold.db.operations_read import OperationRow
-from pinfold.model import errors
+from pinfold.model import errors, timeline
+from pinfold.model.timeline import Span
 
 
 def index(call: Call) -> dict[str, Any]:
@@ -67,6 +68,8 @@ def _view(call: Call, row: OperationRow) -> dict[str, Any]:
         "project_id": row.project_id,
         "user_id": row.user_id,
         "steps": [_step(entry, privileged=privileged) for entry in row.log],
+        "seconds": round((row.ended_at or row.now) - row.created_at, 3),
+        "timeline": [_span(span, privileged=privileged) for span in _spans(row)],
     }
     if privileged:
         shown |= {"targets": row.targets, "refusals": row.refusals, "left_leftover": row.left_leftover}
@@ -76,6 +79,23 @@ def _view(call: Call, row: OperationRow) -> dict[str, Any]:
 def _step(entry: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
     shown = entry | {"start": _time(entry["start"]), "end": _time(entry["end"])}
     return shown if privileged else {name: value for name, value in shown.items() if name != "host"}
+
+
+def _spans(row: OperationRow) -> list[Span]:
+    return timeline.spans(row.created_at, row.ended_at, row.log, row.now)
+
+
+def _span(span: Span, *, privileged: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "what": span.what,
+        "name": span.name,
+        "start": _time(span.start),
+        "seconds": round(span.seconds, 3),
+        "attempt": span.attempt,
+        "error": span.error,
+        "open": span.open,
+    }
+    return shown | {"host": span.host} if privileged else shown
 
 
 def _time(moment: float | None) -> str | None:

@@ -124,9 +124,11 @@ class Manager:
         key = Key(work.operation, work.attempt, work.node)
         deadline = tools.runtime.monotonic() + work.seconds_left
 
+        taken = tools.runtime.monotonic()
+
         def run() -> None:
-            stand_in_logs(context)
-            self._runner.run(context, work, deadline)
+            stand_in_logs(context, work.operation)
+            self._runner.run(context, work, deadline, queued=tools.runtime.monotonic() - taken)
 
         if not tools.jobs.submit(work.instance, run, key=key, seconds=work.seconds_left):
             LOG.info(

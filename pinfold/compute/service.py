@@ -24,6 +24,7 @@ from pinfold.compute.partition import node_report
 from pinfold.compute.settings import Settings
 from pinfold.compute.tracker import ResourceTracker
 from pinfold.image.store import Store
+from pinfold.metrics import WorkerMetrics
 from pinfold.model import errors
 from pinfold.model.host import NodeReport, NodeView
 from pinfold.rpcapi import messages, wire
@@ -55,6 +56,7 @@ class ComputeService:
         conductor: Conductor,
         heartbeats: Conductor,
         on_end: Callable[[str], None],
+        metrics: WorkerMetrics | None = None,
     ) -> None:
         self._runtime = runtime
         self._settings = settings
@@ -64,6 +66,7 @@ class ComputeService:
         self._conductor = conductor
         self._heartbeats = heartbeats
         self._on_end = on_end
+        self._metrics = metrics or WorkerMetrics()
         self.incarnation = runtime.new_id()
         self._stopping = runtime.event()
         self._stopped = runtime.event()
@@ -166,7 +169,7 @@ class ComputeService:
                 return sent_at, None
 
     def _build(self, reports: tuple[NodeReport, ...], registered: messages.Registered) -> Tools:
-        tracker = ResourceTracker(self._runtime, reports, self._view)
+        tracker = ResourceTracker(self._runtime, reports, self._view, self._waited)
         for view in registered.nodes:
             try:
                 tracker.load(view)
@@ -186,9 +189,20 @@ class ComputeService:
             fence=Fence(self._runtime, registered.lease),
             jobs=Jobs(self._runtime, self._settings.max_operations),
             stop=self._stopped,
+            metrics=self._metrics,
         )
+        self._show(self.tools)
         self.audit = Audit(self.tools)
         return self.tools
+
+    def _show(self, tools: Tools) -> None:
+        """Have the numbers that stand somewhere read when they are asked for."""
+        host, metrics = self._settings.host, self._metrics
+        metrics.under_way.labels(host).set_function(lambda: len(tools.jobs.under_way()))
+        metrics.not_held.labels(host).set_function(lambda: tools.tracker.not_held)
+
+    def _waited(self, node: str, seconds: float) -> None:
+        self._metrics.lock_wait.labels(self._settings.host, node).observe(seconds)
 
     def _view(self, node: str) -> NodeView:
         return self._conductor.node_view(node, self._settings.host)
@@ -216,8 +230,10 @@ class ComputeService:
         try:
             heard = self._heartbeats.heartbeat(record)
         except errors.PinfoldError as error:
+            self._metrics.heartbeats.labels(self._settings.host, "lost").inc()
             LOG.warning("A heartbeat was not heard: %s", error)
             return False
+        self._metrics.heartbeats.labels(self._settings.host, "heard").inc()
         if heard.superseded:
             self._end(f"Another worker of host {self._settings.host} has registered since this one.")
             return True

@@ -51,10 +51,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A claim as planned on ``generation``."""
+    """A claim as planned on ``generation``, after ``waited`` seconds for the node's lock."""
 
     generation: int
     view: ClaimView
+    waited: float = 0.0
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -112,16 +113,21 @@ class _Node:
 class ResourceTracker:
     """The nodes of one worker.
 
-    ``refresh`` reads a node's view from the book. ``not_held`` counts releases of what was not held: they change
-    nothing.
+    ``refresh`` reads a node's view from the book; ``waited`` is told of each claim how long it waited for the lock of
+    its node. ``not_held`` counts releases of what was not held: they change nothing.
     """
 
     def __init__(
-        self, runtime: Runtime, reports: Iterable[NodeReport], refresh: Callable[[str], NodeView]
+        self,
+        runtime: Runtime,
+        reports: Iterable[NodeReport],
+        refresh: Callable[[str], NodeView],
+        waited: Callable[[str, float], None] = lambda node, seconds: None,
     ) -> None:
         self._runtime = runtime
         self._nodes = {report.name: _Node(runtime, report) for report in reports}
         self._refresh = refresh
+        self._waited = waited
         self.not_held = 0
 
     def load(self, view: NodeView) -> None:
@@ -168,7 +174,7 @@ class ResourceTracker:
         if fresh:
             self.refresh(name)
         while True:
-            outcome = _try(node, wanted, call, fresh)
+            outcome = self._try(node, wanted, call, fresh)
             if isinstance(outcome, Held):
                 return outcome
             planned_on = node.generation
@@ -179,6 +185,29 @@ class ResourceTracker:
                 raise errors.Unavailable(f"The claims of node {name} changed too fast to plan on.")
             if outcome is not None and outcome.generation <= planned_on:
                 self._runtime.sleep(_PAUSE)
+
+    def _try(
+        self, node: _Node, wanted: Wanted, call: Callable[[Proposal], Claimed], fresh: bool
+    ) -> Held | NodeView | None:
+        """Plan and claim, under the node's lock. The claim; or the view to plan on instead, None if it is to be read.
+
+        Raises NoFit when there is no room and what is known is ``fresh``, and ClaimRefused.
+        """
+        began = self._runtime.monotonic()
+        with node.lock:
+            waited = self._runtime.monotonic() - began
+            self._waited(node.report.name, waited)
+            proposal = _plan(node, wanted, waited)
+            if proposal is None:
+                if fresh:
+                    raise _no_fit(node, wanted)
+                return None
+            answer = call(proposal)
+            if answer.outcome == "accepted":
+                return _taken(node, proposal, answer)
+        if answer.outcome == "refused":
+            raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
+        return answer.view
 
     def changed_role(self, name: str, claim: str, role: str, generation: int | None) -> None:
         """The book has given a claim another role."""
@@ -214,32 +243,11 @@ class ResourceTracker:
         return False
 
 
-def _try(
-    node: _Node, wanted: Wanted, call: Callable[[Proposal], Claimed], fresh: bool
-) -> Held | NodeView | None:
-    """Plan and claim, under the node's lock. The claim; or the view to plan on instead, None if it is to be read.
-
-    Raises NoFit when there is no room and what is known is ``fresh``, and ClaimRefused.
-    """
-    with node.lock:
-        proposal = _plan(node, wanted)
-        if proposal is None:
-            if fresh:
-                raise _no_fit(node, wanted)
-            return None
-        answer = call(proposal)
-        if answer.outcome == "accepted":
-            return _taken(node, proposal, answer)
-    if answer.outcome == "refused":
-        raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
-    return answer.view
-
-
-def _plan(node: _Node, wanted: Wanted) -> Proposal | None:
+def _plan(node: _Node, wanted: Wanted, waited: float) -> Proposal | None:
     """A claim for what is wanted, or the one that the operation has already."""
     for known in node.claims.values():
         if known.operation == wanted.operation and known.role == INCOMING:
-            return Proposal(node.generation, known)
+            return Proposal(node.generation, known, waited)
     demand = wanted.demand
     place = host.place(node.report, node.usage, demand)
     if place is None:
@@ -254,7 +262,7 @@ def _plan(node: _Node, wanted: Wanted) -> Proposal | None:
         placement=place.placement,
         operation=wanted.operation,
     )
-    return Proposal(node.generation, view)
+    return Proposal(node.generation, view, waited)
 
 
 def _taken(node: _Node, proposal: Proposal, answer: Claimed) -> Held:

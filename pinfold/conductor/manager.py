@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from oslo_db import exception as db_errors
+from oslo_log import log
 from sqlalchemy.orm import Session
 
 from pinfold.conductor import rules
@@ -20,6 +21,7 @@ from pinfold.db import hosts, operations
 from pinfold.db.models import Node, Report
 from pinfold.db.session import Book
 from pinfold.db.types import epoch
+from pinfold.metrics import ConductorMetrics
 from pinfold.model import states
 from pinfold.model.host import ClaimView, NodeView
 from pinfold.model.work import Bell
@@ -29,6 +31,8 @@ from pinfold.rpcapi.messages import from_wire, to_wire
 from pinfold.rpcapi.wire import exported
 from pinfold.runtime import Event
 
+LOG = log.getLogger(__name__)
+
 T = TypeVar("T")
 _REFUSED = (messages.Claimed("refused"), Bell())
 
@@ -37,13 +41,20 @@ class Manager:
     """Every method is idempotent by (operation, attempt, step): a call whose reply was lost is made again."""
 
     def __init__(
-        self, book: Book, runner: Runner, workers: Workers, settings: Settings, outbox_bell: Event
+        self,
+        book: Book,
+        runner: Runner,
+        workers: Workers,
+        settings: Settings,
+        outbox_bell: Event,
+        metrics: ConductorMetrics | None = None,
     ) -> None:
         self._book = book
         self._runner = runner
         self._workers = workers
         self._settings = settings
         self._outbox_bell = outbox_bell
+        self._metrics = metrics or ConductorMetrics()
 
     def _write(self, work: Callable[[Session], T]) -> T:
         """Write, and wake whoever does what the outbox then holds."""
@@ -108,7 +119,7 @@ class Manager:
         deed = self._runner.deed(session, begin.operation)
         if deed is None or not _is_open(deed, begin.attempt):
             return messages.Begun(accepted=False, undo=deed is not None and _unrecorded_end(deed))
-        operations.enter(deed.operation, begin.step, begin.host, deed.at)
+        operations.enter(deed.operation, begin.step, begin.host, deed.at, begin.waits)
         self._lease(deed, begin.host, begin.incarnation)
         offload = PLANS[deed.operation.kind].entered(deed, begin.step)
         return messages.Begun(accepted=True, offload=offload)
@@ -125,7 +136,9 @@ class Manager:
             claimed, bell = self._book.write(lambda session: self._claim(session, claim))
         except (book_claims.StaleGeneration, db_errors.DBDuplicateEntry):
             view = self._book.read(lambda session: _view(session, claim.node))
+            self._metrics.claims.labels("stale").inc()
             return to_wire(messages.Claimed("stale", view=view))
+        self._metrics.claims.labels(claimed.outcome).inc()
         self._runner.ring(bell)
         return to_wire(claimed)
 
@@ -150,7 +163,7 @@ class Manager:
         return messages.Claimed("accepted", held[0].id, node.generation, held[0].placement), Bell()
 
     def _claimed(self, deed: Deed, claim: messages.Claim) -> None:
-        operations.enter(deed.operation, "claim", claim.host, deed.at)
+        operations.enter(deed.operation, "claim", claim.host, deed.at, claim.waits)
         if states.has_step(deed.operation.kind, "spawn"):
             # an accepted claim is the leave to spawn: what follows is the spawn's time
             operations.enter(deed.operation, "spawn", claim.host, deed.at)
@@ -161,6 +174,10 @@ class Manager:
         """A worker has done all its steps; answered "done" for ever once it was."""
         finish = from_wire(record, messages.Finish)
         finished, bell = self._write(lambda session: self._finish(session, finish))
+        LOG.info(
+            "Operation %s: the end of its steps at host %s is %s",
+            *(finish.operation, finish.host, "recorded" if finished.done else "refused"),
+        )
         self._runner.ring(bell)
         return to_wire(finished)
 
@@ -182,6 +199,10 @@ class Manager:
         """A worker could not do a step, and has undone what it made."""
         abort = from_wire(record, messages.Abort)
         aborted, bell = self._write(lambda session: self._abort(session, abort))
+        LOG.info(
+            "Operation %s: %s has failed at host %s (%s): %s",
+            *(abort.operation, abort.step, abort.host, abort.code, abort.message),
+        )
         self._runner.ring(bell)
         return to_wire(aborted)
 

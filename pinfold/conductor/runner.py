@@ -18,32 +18,52 @@ from pinfold.db.models import Instance, Operation
 from pinfold.db.operations import Fault
 from pinfold.db.session import Book
 from pinfold.image.store import ImageNotFound, Store
+from pinfold.metrics import ConductorMetrics
 from pinfold.model import placement, states
 from pinfold.model.work import Bell
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import ComputeClient
-from pinfold.rpcapi.context import Context
+from pinfold.rpcapi.context import Context, stand_in_logs, standing
 from pinfold.rpcapi.messages import Abort
 
 LOG = log.getLogger(__name__)
+
+
+def stand_for(operation: Operation) -> None:
+    """From here on, log lines name the request that asked for the operation."""
+    stand_in_logs(
+        Context(operation.request_id, operation.user_id, operation.project_id), operation=operation.id
+    )
 
 
 class Runner:
     """Carries operations on, as far as a conductor can."""
 
     def __init__(
-        self, book: Book, compute: ComputeClient, images: Store, scheduler: Scheduler, settings: Settings
+        self,
+        book: Book,
+        compute: ComputeClient,
+        images: Store,
+        scheduler: Scheduler,
+        settings: Settings,
+        metrics: ConductorMetrics | None = None,
     ) -> None:
         self._book = book
         self._compute = compute
         self._images = images
         self._scheduler = scheduler
         self._settings = settings
+        self._metrics = metrics or ConductorMetrics()
 
     def ring(self, bell: Bell) -> None:
         """Send what a transaction that has committed asks for; what does not get through is swept."""
         for work in bell.work:
-            context = Context(request_id=f"op-{work.operation}")
+            # the request that the operation was asked for in, or at least the operation
+            context = standing() or Context(request_id=f"op-{work.operation}")
+            LOG.info(
+                "Operation %s (%s, attempt %d) of server %s: to host %s",
+                *(work.operation, work.kind, work.attempt, work.instance, work.host),
+            )
             try:
                 self._compute.with_context(context).perform(work.host, work)
             except wire.Undeliverable as error:
@@ -57,16 +77,20 @@ class Runner:
         if seen is None:
             return
         operation, instance = seen
+        stand_for(operation)
         if operation.kind == "unshelve" and not self._has_image(operation, instance):
             return
-        proposal = self._book.read(
-            lambda session: self._scheduler.choose(
-                session,
-                operations.demand_of(operation, instance),
-                wish_for(session, operation, instance, same_host=self._settings.allow_resize_to_same_host),
-                self._settings.max_attempts,
+        with self._metrics.placements.time():
+            proposal = self._book.read(
+                lambda session: self._scheduler.choose(
+                    session,
+                    operations.demand_of(operation, instance),
+                    wish_for(
+                        session, operation, instance, same_host=self._settings.allow_resize_to_same_host
+                    ),
+                    self._settings.max_attempts,
+                )
             )
-        )
         self.ring(
             self._book.write(lambda session: self._decide(session, operation_id, operation.attempt, proposal))
         )
@@ -111,6 +135,7 @@ class Runner:
             return Bell()
         operations.enter(deed.operation, "schedule", None, deed.at)
         if not proposal.places:
+            LOG.info("Operation %s (%s): no node has a place", operation_id, deed.operation.kind)
             deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in proposal.refusals]
             last = f" The last error was: {deed.operation.error}" if deed.operation.error else ""
             deed.close(states.FAILED, Fault(placement.sentence(proposal.refusals) + last))

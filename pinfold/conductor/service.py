@@ -13,6 +13,7 @@ from pinfold.conductor.workers import Workers
 from pinfold.db import schema
 from pinfold.db.session import Book
 from pinfold.image.store import Store
+from pinfold.metrics import ConductorMetrics
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import CONDUCTOR, CONDUCTOR_TOPIC, ComputeClient
 from pinfold.rpcapi.context import Context
@@ -33,6 +34,7 @@ class ConductorService:
         settings: Settings,
         *,
         compute_pin: str | None = None,
+        metrics: ConductorMetrics | None = None,
     ) -> None:
         """Raises errors.ConfigurationError for a pin of [upgrade_levels] that is not supported."""
         self._book = book
@@ -46,10 +48,13 @@ class ConductorService:
             transport, Context(request_id=f"req-conductor-{self.incarnation}"), pin=compute_pin
         )
         scheduler = Scheduler(runtime, settings.times.service_down, settings.default_zone)
-        runner = Runner(book, compute, images, scheduler, settings)
+        metrics = metrics or ConductorMetrics()
+        runner = Runner(book, compute, images, scheduler, settings, metrics)
         workers = Workers(book, runtime, settings.times.lease)
-        self.manager = Manager(book, runner, workers, settings, outbox_bell)
-        self.sweeper = Sweeper(book, runner, compute, images, runtime, settings, self._stop, outbox_bell)
+        self.manager = Manager(book, runner, workers, settings, outbox_bell, metrics)
+        self.sweeper = Sweeper(
+            book, runner, compute, images, runtime, settings, self._stop, outbox_bell, metrics
+        )
         self._outbox_bell = outbox_bell
         self._server: wire.Server | None = None
         self._tasks: list[Task] = []

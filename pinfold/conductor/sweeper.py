@@ -15,17 +15,20 @@ from oslo_log import log
 from sqlalchemy.orm import Session
 
 from pinfold.conductor.operations import PLANS
-from pinfold.conductor.runner import Runner
+from pinfold.conductor.operations.base import Deed
+from pinfold.conductor.runner import Runner, stand_for
 from pinfold.conductor.settings import Settings
 from pinfold.db import hosts, moves, operations, starts
 from pinfold.db.models import Instance, Operation, Outbox, Report
 from pinfold.db.session import Book
 from pinfold.db.types import epoch
 from pinfold.image.store import Store
+from pinfold.metrics import ConductorMetrics
 from pinfold.model import errors, states
 from pinfold.model.work import Bell
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import ComputeClient
+from pinfold.rpcapi.context import Context, leave_logs, stand_in_logs
 from pinfold.rpcapi.messages import ReportRequest
 from pinfold.runtime import Event, Runtime
 
@@ -54,6 +57,7 @@ class Sweeper:
         settings: Settings,
         stop: Event,
         outbox_bell: Event,
+        metrics: ConductorMetrics | None = None,
     ) -> None:
         self._book = book
         self._runner = runner
@@ -63,6 +67,7 @@ class Sweeper:
         self._settings = settings
         self._stop = stop
         self._outbox_bell = outbox_bell
+        self._metrics = metrics or ConductorMetrics()
 
     def run(self) -> None:
         """Sweep until told to stop."""
@@ -79,12 +84,16 @@ class Sweeper:
 
     def _guarded(self, sweep: Callable[[], int]) -> None:
         """A sweep that fails is tried again at the next; the others go on."""
+        name, result = sweep.__name__, "failed"
         try:
-            sweep()
+            self._metrics.swept.labels(name).inc(sweep())
+            result = "done"
         except errors.Unavailable as error:
             LOG.warning("Cannot sweep now: %s", error)
         except Exception:
             LOG.exception("A sweep failed")
+        self._metrics.sweeps.labels(name, result).inc()
+        leave_logs()
 
     def operations(self) -> int:
         """Carry on, or unwind, the open operations whose lease or time has run out; how many there were.
@@ -111,6 +120,8 @@ class Sweeper:
             return Bell()
         if deed.operation.lease_until > deed.at and not deed.past_deadline:
             return Bell()
+        stand_for(deed.operation)
+        self._count(deed)
         LOG.info(
             "Sweeping operation %s (%s, step %s, attempt %s)",
             operation_id,
@@ -120,6 +131,13 @@ class Sweeper:
         )
         self._outbox_bell.set()
         return PLANS[deed.operation.kind].resume(deed)
+
+    def _count(self, deed: Deed) -> None:
+        if deed.past_deadline:
+            self._metrics.deadlines.labels(deed.operation.kind).inc()
+        elif deed.operation.owner_incarnation is not None:
+            # no incarnation: nobody has taken it up yet, so that there was no lease to lose
+            self._metrics.lease_losses.labels(deed.operation.kind).inc()
 
     def outbox(self) -> int:
         """Do what is due outside the database; how many were done."""
@@ -234,6 +252,7 @@ class Sweeper:
         except (errors.Conflict, errors.NotFound, errors.InvalidRequest) as error:
             LOG.info("Server %s is left as it is for now: %s", instance_id, error)
         else:
+            stand_in_logs(Context(requester.request_id, user_id, project_id), operation_id)
             self._runner.ring(bell)
 
     def heartbeat(self, incarnation: str) -> None:

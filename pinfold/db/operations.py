@@ -175,8 +175,10 @@ def insert(
     return operation
 
 
-def enter(operation: Operation, step: str, host: str | None, at: float) -> None:
-    """Note that ``step`` is begun now, and with it that the one before has ended."""
+def enter(
+    operation: Operation, step: str, host: str | None, at: float, waits: dict[str, float] | None = None
+) -> None:
+    """Note that ``step`` is begun now, after ``waits``, and with it that the one before has ended."""
     entries = _ended(operation.log, at)
     last = entries[-1] if entries else None
     if not (last and last["step"] == step and last["attempt"] == operation.attempt):
@@ -188,6 +190,7 @@ def enter(operation: Operation, step: str, host: str | None, at: float) -> None:
                 "start": at,
                 "end": None,
                 "error": None,
+                **({"waits": waits} if waits else {}),
             }
         )
     else:

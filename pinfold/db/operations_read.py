@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.db.models import Base
+from pinfold.db.types import epoch
 
 
 class OperationRow(msgspec.Struct, frozen=True):
-    """An operation; ``owner_project`` is its server's project."""
+    """An operation; ``owner_project`` is its server's project, ``now`` the book's clock when it was read."""
 
     id: str
     kind: str
@@ -36,13 +37,15 @@ class OperationRow(msgspec.Struct, frozen=True):
     updated_at: float
     ended_at: float | None
     owner_project: str
+    now: float
 
 
 _operations = Base.metadata.tables["operations"]
 _instances = Base.metadata.tables["instances"]
 _SELECT = sa.select(
-    *(_operations.c[name] for name in OperationRow.__struct_fields__[:-1]),
+    *(_operations.c[name] for name in OperationRow.__struct_fields__[:-2]),
     _instances.c.project_id.label("owner_project"),
+    epoch().label("now"),
 ).join_from(_operations, _instances, _instances.c.id == _operations.c.instance_id)
 
 
@@ -63,10 +66,41 @@ def _row(row: Sequence[Any]) -> OperationRow:
     return OperationRow(*row)
 
 
-def counted(session: Session) -> list[tuple[str, str, int]]:
-    """How many operations there are of each kind and result (``running`` while open)."""
-    result = sa.func.coalesce(_operations.c.result, "running")
+class Tally(msgspec.Struct, frozen=True):
+    """How many operations of a kind there are with a result (``running`` while open), and for those that have ended,
+    how long they took: ``within`` has their number for each of ``DURATIONS``, ``seconds`` is the sum."""
+
+    kind: str
+    result: str
+    count: int
+    seconds: float
+    within: tuple[int, ...]
+
+
+DURATIONS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+def tallied(session: Session) -> list[Tally]:
+    """A tally for each kind and result.
+
+    ::
+
+        SELECT kind, coalesce(result, 'running'), count(*), sum(ended_at - created_at),
+               sum(CASE WHEN ended_at - created_at <= 0.1 THEN 1 ELSE 0 END), ...
+        FROM operations GROUP BY kind, coalesce(result, 'running')
+    """
+    result = sa.func.coalesce(_operations.c.result, sa.literal_column("'running'"))
+    took = _operations.c.ended_at - _operations.c.created_at
     rows = session.execute(
-        sa.select(_operations.c.kind, result, sa.func.count()).group_by(_operations.c.kind, result)
+        sa.select(
+            _operations.c.kind,
+            result,
+            sa.func.count(),
+            sa.func.coalesce(sa.func.sum(took), 0.0),
+            *(sa.func.sum(sa.case((took <= seconds, 1), else_=0)) for seconds in DURATIONS),
+        ).group_by(_operations.c.kind, result)
     )
-    return [(kind, state, count) for kind, state, count in rows]
+    return [
+        Tally(kind, state, count, float(seconds), tuple(map(int, within)))
+        for kind, state, count, seconds, *within in rows
+    ]

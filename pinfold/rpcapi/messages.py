@@ -108,13 +108,15 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """About to do ``step``. For the step ``record``, the snapshot is complete."""
+    """About to do ``step``. For the step ``record``, the snapshot is complete. ``waits`` are seconds by what the
+    worker waited for (see ``model.timeline``): a note, which a conductor that does not know it passes over."""
 
     operation: str
     attempt: int
     step: str
     host: str
     incarnation: str
+    waits: dict[str, float] = {}
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -127,7 +129,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Take this for the operation's instance on ``node``, planned on ``generation``."""
+    """Take this for the operation's instance on ``node``, planned on ``generation``. ``waits`` as in ``Begin``."""
 
     operation: str
     attempt: int
@@ -140,6 +142,7 @@ class Claim(msgspec.Struct, frozen=True):
     disk_gb: int
     shared_vcpus: int
     placement: Placement | None = None
+    waits: dict[str, float] = {}
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -168,7 +168,7 @@ def test_health_is_bad_when_the_database_is_gone(cloud: Cloud, tmp_path: pathlib
 
 
 def test_metrics_count_operations_claims_and_free_cpus(cloud: Cloud) -> None:
-    cloud.deps.registry.register(BookCollector(cloud.book, 15.0))
+    cloud.deps.registry.register(BookCollector(cloud.book, 15.0, cloud.runtime))
     cloud.boot(cloud.admin, availability_zone="nova:n1")
     text = cloud.client(None).get("/metrics").text
     assert 'pinfold_operations{kind="create",result="succeeded"} 1.0' in text

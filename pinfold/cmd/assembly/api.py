@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oslo_config import cfg
+from prometheus_client import CollectorRegistry
 
 from pinfold.api import auth
 from pinfold.api.app import make_app
@@ -16,6 +17,7 @@ from pinfold.cmd.service import OnEnd, Program, Service
 from pinfold.conf import api, image, operations, quota
 from pinfold.db.session import Book
 from pinfold.image.build import store_from
+from pinfold.metrics import ApiMetrics
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import ComputeClient, ConductorClient
 from pinfold.rpcapi.context import Context
@@ -56,7 +58,9 @@ def listen_from(conf: cfg.ConfigOpts) -> Listen:
     )
 
 
-def deps_from(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book) -> Deps:
+def deps_from(
+    conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book, registry: CollectorRegistry
+) -> Deps:
     """What the API works with. Raises errors.ConfigurationError."""
     context = Context(request_id="req-api")
     times = operations.times(conf)
@@ -69,8 +73,10 @@ def deps_from(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport,
         broker_answers=transport.ping,
         times=times,
         settings=settings_from(conf),
+        registry=registry,
+        metrics=ApiMetrics(registry),
     )
-    deps.registry.register(BookCollector(book, times.service_down))
+    registry.register(BookCollector(book, times.service_down, runtime))
     return deps
 
 
@@ -85,15 +91,18 @@ def application_from(conf: cfg.ConfigOpts, deps: Deps) -> Any:
     return auth_token.AuthProtocol(app, {"oslo_config_config": conf, "delay_auth_decision": True})
 
 
-def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book) -> ApiService:
+def build(
+    conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book, registry: CollectorRegistry
+) -> ApiService:
     """The API as the configuration has it. Raises errors.ConfigurationError."""
     listen = listen_from(conf)
-    deps = deps_from(conf, runtime, transport, book)
+    deps = deps_from(conf, runtime, transport, book, registry)
     return ApiService(application_from(conf, deps), deps, listen)
 
 
 def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Service]:
-    return [build(conf, runtime, broker.connect(conf, runtime), book.book_from(conf, runtime))]
+    the_book = book.book_from(conf, runtime)
+    return [build(conf, runtime, broker.connect(conf, runtime), the_book, CollectorRegistry())]
 
 
 PROGRAM = Program((book.register, api.register, image.register, operations.register, broker.register), _build)

@@ -11,8 +11,10 @@ from pinfold.cmd.assembly.metrics import MetricsService
 from pinfold.cmd.service import OnEnd, Program, Service
 from pinfold.compute.service import ComputeService
 from pinfold.compute.settings import Partition, Settings
-from pinfold.conf import compute, image, metrics, virt
+from pinfold.conf import compute, image, virt
+from pinfold.conf import metrics as conf_metrics
 from pinfold.image.build import store_from
+from pinfold.metrics import WorkerMetrics
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import CONDUCTOR_TOPIC, ConductorClient
 from pinfold.rpcapi.context import Context
@@ -55,6 +57,7 @@ def build(
     runtime: Runtime,
     transport: wire.Transport,
     on_end: OnEnd,
+    metrics: WorkerMetrics,
     host: str | None = None,
 ) -> ComputeService:
     """The worker as the configuration has it; ``on_end`` as in ``ComputeService``, ``host`` as in ``settings_from``.
@@ -83,6 +86,7 @@ def build(
         conductor=conductor(conf.rpc.response_timeout),
         heartbeats=conductor(min(conf.rpc.response_timeout, max(1.0, settings.heartbeat))),
         on_end=on_end,
+        metrics=metrics,
     )
 
 
@@ -90,9 +94,9 @@ def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Servic
     own = broker.connect(conf, runtime, host=conf.host)
     own.warm_up(CONDUCTOR_TOPIC)
     registry = CollectorRegistry()
-    return [MetricsService(conf, registry), build(conf, runtime, own, on_end)]
+    return [MetricsService(conf, registry), build(conf, runtime, own, on_end, WorkerMetrics(registry))]
 
 
 PROGRAM = Program(
-    (compute.register, image.register, metrics.register, virt.register, broker.register), _build
+    (compute.register, image.register, conf_metrics.register, virt.register, broker.register), _build
 )

@@ -13,11 +13,14 @@ from pinfold.conductor.settings import settings_from
 from pinfold.conf import conductor, image, metrics, operations
 from pinfold.db.session import Book
 from pinfold.image.build import store_from
+from pinfold.metrics import ConductorMetrics
 from pinfold.rpcapi import wire
 from pinfold.runtime import Runtime
 
 
-def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book) -> ConductorService:
+def build(
+    conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, book: Book, registry: CollectorRegistry
+) -> ConductorService:
     """The conductor as the configuration has it. Raises errors.ConfigurationError."""
     return ConductorService(
         book,
@@ -26,6 +29,7 @@ def build(conf: cfg.ConfigOpts, runtime: Runtime, transport: wire.Transport, boo
         runtime,
         settings_from(conf),
         compute_pin=conf.upgrade_levels.compute,
+        metrics=ConductorMetrics(registry),
     )
 
 
@@ -33,7 +37,7 @@ def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Servic
     registry = CollectorRegistry()
     return [
         MetricsService(conf, registry),
-        build(conf, runtime, broker.connect(conf, runtime), book.book_from(conf, runtime)),
+        build(conf, runtime, broker.connect(conf, runtime), book.book_from(conf, runtime), registry),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -11,7 +12,8 @@ from pinfold.cmd.manage.shared import Shell, as_json, when
 from pinfold.db import operations, schema
 from pinfold.db.models import Operation
 from pinfold.db.types import epoch
-from pinfold.model import errors
+from pinfold.model import errors, timeline
+from pinfold.model.timeline import Span
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,6 +34,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         one = group.add_parser(name, help=text)
         one.add_argument("operation", metavar="ID")
         one.set_defaults(run=run)
+        if name == "show":
+            one.add_argument("--json", action="store_true", help="the row of the book")
 
 
 def _list(shell: Shell, arguments: argparse.Namespace) -> int:
@@ -64,11 +68,47 @@ def _fields(operation: Operation) -> dict[str, object]:
 
 def _show(shell: Shell, arguments: argparse.Namespace) -> int:
     schema.require(shell.book.engine)
-    operation = shell.book.read(lambda session: session.get(Operation, arguments.operation))
-    if operation is None:
+    found = shell.book.read(
+        lambda session: session.execute(
+            sa.select(Operation, epoch()).where(Operation.id == arguments.operation)
+        ).first()
+    )
+    if found is None:
         raise errors.NotFound(f"There is no operation {arguments.operation}.")
-    print(as_json(_fields(operation)))
+    operation, now = found
+    print(as_json(_fields(operation)) if arguments.json else "\n".join(_story(operation, now)))
     return 0
+
+
+def _story(operation: Operation, now: float) -> Iterator[str]:
+    """The operation for people: what it is, then its waits and steps, one a line."""
+    took = (operation.ended_at or now) - operation.created_at
+    yield f"Operation {operation.id}: {operation.kind} of server {operation.instance_id}"
+    yield f"  {operation.result or 'open'} after {took:.3f} s, since {when(operation.created_at)}"
+    yield (
+        f"  asked for by user {operation.user_id} of project {operation.project_id} in request "
+        f"{operation.request_id}"
+    )
+    if operation.ended_at is None:
+        yield (
+            f"  attempt {operation.attempt}, owner {operation.owner_host or '-'}, lease until "
+            f"{when(operation.lease_until)}, deadline {when(operation.deadline_at)}"
+        )
+    if operation.error:
+        yield f"  error: {operation.error}"
+    for refusal in operation.refusals:
+        yield f"  refused: {as_json(refusal)}"
+    for span in timeline.spans(operation.created_at, operation.ended_at, operation.log, now):
+        yield _line(span, operation.created_at)
+
+
+def _line(span: Span, created_at: float) -> str:
+    words = timeline.WAITS.get(span.name, span.name) if span.what == "wait" else span.name
+    line = f"  +{span.start - created_at:8.3f} s  {span.what}  {words:<58} {span.seconds:8.3f} s"
+    line += f"  {span.host}" if span.host else ""
+    line += f"  attempt {span.attempt}" if span.attempt > 1 else ""
+    line += "  (under way)" if span.open else ""
+    return line + (f"  failed: {span.error}" if span.error else "")
 
 
 def _due(shell: Shell, operation_id: str, column: str) -> None:

@@ -15,6 +15,7 @@ from pinfold.compute.jobs import Jobs, Key
 from pinfold.compute.settings import Settings
 from pinfold.compute.tracker import Held, ResourceTracker
 from pinfold.image.store import Store
+from pinfold.metrics import WorkerMetrics
 from pinfold.model import errors
 from pinfold.model.numa import Refusal
 from pinfold.model.work import Work
@@ -73,19 +74,23 @@ class Tools(msgspec.Struct, frozen=True):
     fence: Fence
     jobs: Jobs
     stop: Event
+    metrics: WorkerMetrics = msgspec.field(default_factory=WorkerMetrics)
 
 
 class Attempt:
     """``held`` is the claim of this operation once it has one; ``accepted`` is whether the book has let this
-    attempt do anything yet."""
+    attempt do anything yet; ``waits`` is what it has waited for and the book has not been told."""
 
-    def __init__(self, tools: Tools, conductor: Conductor, work: Work, deadline: float) -> None:
+    def __init__(
+        self, tools: Tools, conductor: Conductor, work: Work, deadline: float, queued: float = 0.0
+    ) -> None:
         self.tools = tools
         self.conductor = conductor
         self.work = work
         self.deadline = deadline
         self.held: Held | None = None
         self.accepted = False
+        self.waits = {"queue": round(queued, 3)}
 
     def __str__(self) -> str:
         work = self.work
@@ -99,7 +104,10 @@ class Attempt:
     def begin(self, step: str) -> messages.Begun:
         """Ask the book whether ``step`` may begin. Raises Refused, NoAnswer."""
         work, tools = self.work, self.tools
-        record = messages.Begin(work.operation, work.attempt, step, tools.settings.host, tools.incarnation)
+        waits, self.waits = self.waits, {}
+        record = messages.Begin(
+            work.operation, work.attempt, step, tools.settings.host, tools.incarnation, waits
+        )
         begun = tools.calls.until(self.deadline, self.conductor.begin, record)
         if not begun.accepted:
             raise Refused(f"{step} was refused", undo=begun.undo)

@@ -7,7 +7,8 @@ refused before it acts. Once ``finish`` has been sent, a guest is removed only o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -80,10 +81,12 @@ class Runner:
         self._tools = tools
         self._plans = plans
 
-    def run(self, context: Context, work: Work, deadline: float) -> None:
-        """Carry out ``work`` until it is finished, aborted, refused, or given up for the sweeper to find."""
+    def run(self, context: Context, work: Work, deadline: float, *, queued: float = 0.0) -> None:
+        """Carry out ``work`` until it is finished, aborted, refused, or given up for the sweeper to find. It has
+        waited ``queued`` seconds for its turn."""
         plan = self._plans[plan_key(work.kind, work.leg)]
-        attempt = Attempt(self._tools, self._tools.conductor.with_context(context), work, deadline)
+        attempt = Attempt(self._tools, self._tools.conductor.with_context(context), work, deadline, queued)
+        self._tools.metrics.queue_wait.labels(self._tools.settings.host, work.kind).observe(queued)
         LOG.info("%s begins", attempt)
         try:
             self._carry_out(attempt, plan)
@@ -95,7 +98,9 @@ class Runner:
         try:
             for declared in plan.from_step(attempt.work.step):
                 step = declared.name
-                if not self._do(attempt, plan.deeds[step], step):
+                with self._measured(attempt, step):
+                    goes_on = self._do(attempt, plan.deeds[step], step)
+                if not goes_on:
                     break
         except Refused as refused:
             self._refused(attempt, plan, step, refused)
@@ -103,6 +108,16 @@ class Runner:
             self._failed(attempt, plan, step, failed)
         else:
             self._finish(attempt, plan)
+
+    @contextmanager
+    def _measured(self, attempt: Attempt, step: str) -> Iterator[None]:
+        began, result = self._tools.runtime.monotonic(), "failed"
+        try:
+            yield
+            result = "done"
+        finally:
+            labels = self._tools.settings.host, attempt.work.kind, step, result
+            self._tools.metrics.steps.labels(*labels).observe(self._tools.runtime.monotonic() - began)
 
     def _do(self, attempt: Attempt, deed: Deed, step: str) -> bool:
         """Do one step; False when the operation goes no further than this."""

@@ -34,6 +34,7 @@ def claim(attempt: Attempt) -> None:
     except errors.AccountingError as error:
         raise Failed("The node's claims do not add up.", code=error.code, details=error.message) from error
     attempt.accepted = True
+    attempt.waits = {}
 
 
 def _record(attempt: Attempt, proposal: Proposal) -> messages.Claim:
@@ -50,6 +51,7 @@ def _record(attempt: Attempt, proposal: Proposal) -> messages.Claim:
         disk_gb=view.disk_gb,
         shared_vcpus=view.shared_vcpus,
         placement=view.placement,
+        waits={**attempt.waits, "lock": round(proposal.waited, 3)},
     )
 
 
