@@ -8,7 +8,9 @@ claim here             guest here         what is done
 none, or a leftover    yes                it is destroyed; then the leftover is released
 leftover               no                 the leftover is released
 incoming               any                nothing: its operation is carried on, or makes it a leftover
-current                off, should run    it is started, if nothing speaks against it (``resume.is_allowed``)
+current                off, should run    at the worker's start it is started
+current                other than the     the conductor is told, which stops it by an operation, or only notes it
+                       book says          (``model.power``)
 current                no                 reported only: there is nothing that could be done without its disk
 one, and an older      any                the guest put aside by a move on this node is removed; then the leftover
 leftover                                  is released
@@ -18,6 +20,10 @@ leftover
 
 With a leftover beside another claim, nothing is done while an operation of the server is open.
 
+Nothing is started, stopped or told while an operation is open, or where the guest may run elsewhere
+(``resume.is_allowed``). A guest that is off when its worker starts was stopped with its host; later, its user has
+shut it down.
+
 A guest that the book has never heard of, and a hypervisor that shows no guest at all though servers are at home
 there, are reported only: then the database or the hypervisor is more likely the wrong one than everything is gone.
 """
@@ -25,7 +31,7 @@ there, are reported only: then the database or the hypervisor is more likely the
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -35,20 +41,18 @@ from pinfold.compute import resume
 from pinfold.compute.calls import NoAnswer
 from pinfold.compute.fence import Ended
 from pinfold.compute.operations.attempt import Tools
-from pinfold.model import errors, states
+from pinfold.model import errors, power, states
 from pinfold.model.host import ClaimView, NodeView
 from pinfold.rpcapi import messages
 from pinfold.runtime import Event
-from pinfold.virt.driver import CRASHED, SHUTDOWN, Guest
+from pinfold.virt.driver import Guest
 
 LOG = logging.getLogger(__name__)
 
-_OFF = (SHUTDOWN, CRASHED)
 _HOLDING = ("incoming", "current", "outgoing")
 _SECONDS = 60.0
-_LOOKS = 10
 
-Action = Literal["nothing", "destroy", "release", "power_on", "report", "keep_new", "keep_old"]
+Action = Literal["nothing", "destroy", "release", "power_on", "tell", "report", "keep_new", "keep_old"]
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -61,11 +65,11 @@ class Decision(msgspec.Struct, frozen=True):
 _NOTHING = Decision("nothing")
 
 
-def decide(view: messages.GuestView, guest: Guest | None) -> Decision:
-    """What follows from what the book says and what the hypervisor shows."""
+def decide(view: messages.GuestView, guest: Guest | None, *, starting: bool = False) -> Decision:
+    """What follows from what the book says and what the hypervisor shows; ``starting``: at the worker's start."""
     leftovers = [claim for claim in view.claims if claim.role == resume.LEFTOVER]
     if any(claim.role in _HOLDING for claim in view.claims):
-        return _beside_leftovers(view) if leftovers else _with_claim(view, guest)
+        return _beside_leftovers(view) if leftovers else _with_claim(view, guest, starting=starting)
     if guest is None:
         return Decision("release", "no guest is behind its leftover") if leftovers else _NOTHING
     if view.vm_state is None:
@@ -83,13 +87,22 @@ def _beside_leftovers(view: messages.GuestView) -> Decision:
     return Decision("keep_old", "its new place here is a leftover")
 
 
-def _with_claim(view: messages.GuestView, guest: Guest | None) -> Decision:
+def _with_claim(view: messages.GuestView, guest: Guest | None, *, starting: bool) -> Decision:
     if all(claim.role == "incoming" for claim in view.claims):
         return _NOTHING
     if guest is None:
         return Decision("report", "it has a claim, but the hypervisor has no guest of it")
-    if guest.power_state in _OFF and view.vm_state == states.ACTIVE and resume.is_allowed(view):
+    if view.vm_state is None or not resume.is_allowed(view):
+        return _NOTHING
+    if starting and view.vm_state == states.ACTIVE and guest.power_state in power.OFF:
         return Decision("power_on", "its guest is off and should run")
+    follow = power.follow(view.vm_state, guest.power_state)
+    if follow == "stop" or view.power_state not in (None, guest.power_state):
+        return Decision("tell", f"it is {view.vm_state}, and its guest is in power state {guest.power_state}")
+    if follow == "report":
+        return Decision(
+            "report", f"it is {view.vm_state}, but its guest is in power state {guest.power_state}"
+        )
     return _NOTHING
 
 
@@ -99,11 +112,10 @@ class Audit:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self.differences: dict[str, list[str]] = {}
-        self._off_on_purpose: dict[tuple[str, str], int] = {}
 
-    def look(self, node: str) -> list[Event]:
+    def look(self, node: str, *, starting: bool = False) -> list[Event]:
         """Compare one node, and settle what differs where nothing is under way; each event is set once its
-        server is settled. Raises NoAnswer, DriverError."""
+        server is settled. ``starting``: this is the worker's first look. Raises NoAnswer, DriverError."""
         found: list[str] = []
         self.differences[node] = found
         tools = self._tools
@@ -116,8 +128,8 @@ class Audit:
             )
             return []
         settled = []
-        for instance in _suspects(view, guests, self._known_to_be_off(node, guests)):
-            settle = partial(self._settle, node, instance, found)
+        for instance in _suspects(view, guests, self._told(node), starting=starting):
+            settle = partial(self._settle, node, instance, found, starting=starting)
             done = tools.jobs.try_submit(instance, settle, seconds=_SECONDS)
             if done is not None:
                 settled.append(done)
@@ -141,42 +153,41 @@ class Audit:
             for claim in view.claims
         )
 
-    def _known_to_be_off(self, node: str, guests: Mapping[str, Guest]) -> set[str]:
-        """Servers that are stopped, shelved and the like: the book is asked for them at some looks only."""
-        known = set()
-        for (where, instance), looks in list(self._off_on_purpose.items()):
-            if where != node:
-                continue
-            guest = guests.get(instance)
-            if looks == 0 or guest is None or guest.power_state not in _OFF:
-                del self._off_on_purpose[where, instance]
-            else:
-                self._off_on_purpose[where, instance] = looks - 1
-                known.add(instance)
-        return known
+    def _told(self, node: str) -> dict[str, messages.GuestView]:
+        """What the book says of each server of the node; nothing where the conductors are too old to be asked."""
+        tools = self._tools
+        record = messages.GuestsRequest(tools.settings.host, tools.incarnation, node)
+        try:
+            guests = tools.calls.until(
+                tools.runtime.monotonic() + _SECONDS, tools.conductor.guests, record
+            ).guests
+        except (NoAnswer, errors.Conflict) as error:
+            LOG.warning("What guests of node %s should do is not known: %s", node, error)
+            return {}
+        return {view.instance: view for view in guests}
 
-    def _settle(self, node: str, instance: str, found: list[str]) -> None:
+    def _settle(self, node: str, instance: str, found: list[str], *, starting: bool) -> None:
         """Look again, inside the server's lane, and act on what is seen there."""
         tools = self._tools
         record = messages.GuestRequest(tools.settings.host, tools.incarnation, node, instance)
         try:
             view = tools.calls.until(tools.runtime.monotonic() + _SECONDS, tools.conductor.guest, record)
             guest = next((guest for guest in tools.driver.list(node) if guest.instance == instance), None)
-            decision = decide(view, guest)
+            decision = decide(view, guest, starting=starting)
             if decision.action == "nothing":
-                if guest is not None and view.vm_state != states.ACTIVE:
-                    self._off_on_purpose[node, instance] = _LOOKS
                 return
             self._report(found, node, f"server {instance}: {decision.why} ({decision.action})")
             tools.fence.wait(tools.runtime.monotonic() + _SECONDS)
-            self._act(decision, view)
+            self._act(decision, view, guest)
         except (NoAnswer, Ended, errors.PinfoldError) as error:
             LOG.warning("Server %s on node %s is left to the next audit: %s", instance, node, error)
 
-    def _act(self, decision: Decision, view: messages.GuestView) -> None:
+    def _act(self, decision: Decision, view: messages.GuestView, guest: Guest | None) -> None:
         driver = self._tools.driver
         if decision.action == "power_on":
             driver.power_on(view.node, view.instance)
+        elif decision.action == "tell" and guest is not None:
+            self._tell(view, guest)
         elif decision.action != "report":
             if decision.action == "destroy":
                 driver.destroy(view.node, view.instance)
@@ -187,6 +198,18 @@ class Audit:
             for claim in view.claims:
                 if claim.role == resume.LEFTOVER:
                     self._release(view.node, claim)
+
+    def _tell(self, view: messages.GuestView, guest: Guest) -> None:
+        tools = self._tools
+        seen = messages.PowerSeen(
+            tools.settings.host,
+            tools.incarnation,
+            view.node,
+            view.instance,
+            view.vm_state or "",
+            guest.power_state,
+        )
+        tools.calls.until(tools.runtime.monotonic() + _SECONDS, tools.conductor.power_seen, seen)
 
     def _release(self, node: str, claim: ClaimView) -> None:
         tools = self._tools
@@ -201,7 +224,13 @@ class Audit:
         found.append(what)
 
 
-def _suspects(view: NodeView, guests: Mapping[str, Guest], known_to_be_off: Set[str]) -> list[str]:
+def _suspects(
+    view: NodeView,
+    guests: Mapping[str, Guest],
+    told: Mapping[str, messages.GuestView],
+    *,
+    starting: bool,
+) -> list[str]:
     """Servers that may differ, by a look from outside their lanes."""
     roles: dict[str, set[str]] = {}
     for claim in view.claims:
@@ -211,9 +240,8 @@ def _suspects(view: NodeView, guests: Mapping[str, Guest], known_to_be_off: Set[
         held, guest = roles.get(instance, set()), guests.get(instance)
         missing = guest is None and bool(held - {"incoming"})
         stray = guest is not None and not held & set(_HOLDING)
-        off = guest is not None and guest.power_state in _OFF and resume.CURRENT in held
-        off = off and instance not in known_to_be_off
-        if missing or stray or off or resume.LEFTOVER in held:
+        odd = instance in told and decide(told[instance], guest, starting=starting) != _NOTHING
+        if missing or stray or odd or resume.LEFTOVER in held:
             suspects.append(instance)
     return suspects
 

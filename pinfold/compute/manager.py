@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from pinfold.compute.jobs import Key
@@ -21,6 +22,16 @@ LOG = logging.getLogger(__name__)
 _METHOD = {"force_delete": "delete"}
 
 
+def _takes(kind: str, text: str) -> Callable[[Manager, Context, Any], None]:
+    """The method that an operation of ``kind`` comes by."""
+
+    def take(self: Manager, context: Context, record: Any) -> None:
+        self._take(kind, context, record)
+
+    take.__doc__, take.__name__ = text, kind
+    return exported(take)
+
+
 class Manager:
     """Every method is a cast. One that comes twice is dropped while the first is under way; later, the book
     refuses it."""
@@ -29,83 +40,78 @@ class Manager:
         self._tools = tools
         self._runner = runner
 
-    @exported
-    def create(self, context: Context, record: Any) -> None:
-        """Claim a place for a new server and spawn it."""
-        self._take("create", context, record)
-
-    @exported
-    def unshelve(self, context: Context, record: Any) -> None:
-        """Claim a place for an offloaded server and spawn it."""
-        self._take("unshelve", context, record)
-
-    @exported
-    def unshelve_in_place(self, context: Context, record: Any) -> None:
-        """Start a shelved server whose guest is still here."""
-        self._take("unshelve_in_place", context, record)
-
-    @exported
-    def shelve(self, context: Context, record: Any) -> None:
-        """Stop a server and save its disk as an image."""
-        self._take("shelve", context, record)
-
-    @exported
-    def shelve_offload(self, context: Context, record: Any) -> None:
-        """Remove the guest of a shelved server."""
-        self._take("shelve_offload", context, record)
-
-    @exported
-    def resize(self, context: Context, record: Any) -> None:
-        """One leg of a resize."""
-        self._take("resize", context, record)
-
-    @exported
-    def migrate(self, context: Context, record: Any) -> None:
-        """One leg of a cold migration."""
-        self._take("migrate", context, record)
-
-    @exported
-    def confirm_resize(self, context: Context, record: Any) -> None:
-        """Remove the old guest of a server that was moved."""
-        self._take("confirm_resize", context, record)
-
-    @exported
-    def revert_resize(self, context: Context, record: Any) -> None:
-        """Remove the new guest of a server that was moved, or start the old one."""
-        self._take("revert_resize", context, record)
-
-    @exported
-    def delete(self, context: Context, record: Any) -> None:
-        """Remove the guest of a server that is being deleted."""
-        self._take("delete", context, record)
+    create = _takes("create", "Claim a place for a new server and spawn it.")
+    unshelve = _takes("unshelve", "Claim a place for an offloaded server and spawn it.")
+    unshelve_in_place = _takes("unshelve_in_place", "Start a shelved server whose guest is still here.")
+    shelve = _takes("shelve", "Stop a server and save its disk as an image.")
+    shelve_offload = _takes("shelve_offload", "Remove the guest of a shelved server.")
+    resize = _takes("resize", "One leg of a resize.")
+    migrate = _takes("migrate", "One leg of a cold migration.")
+    confirm_resize = _takes("confirm_resize", "Remove the old guest of a server that was moved.")
+    revert_resize = _takes(
+        "revert_resize", "Remove the new guest of a server that was moved, or start the old one."
+    )
+    delete = _takes("delete", "Remove the guest of a server that is being deleted.")
+    soft_delete = _takes(
+        "soft_delete", "Stop the guest of a server that is being deleted and may be restored."
+    )
+    restore = _takes("restore", "Start a soft-deleted server.")
+    start = _takes("start", "Start a stopped server.")
+    stop = _takes("stop", "Stop a server.")
+    reboot = _takes("reboot", "Have a server's system start afresh.")
+    hard_reboot = _takes("hard_reboot", "Start a server afresh, whatever it does.")
+    pause = _takes("pause", "Let a server stand still.")
+    unpause = _takes("unpause", "Let a paused server go on.")
+    suspend = _takes("suspend", "Save a server's memory and stop it.")
+    resume = _takes("resume", "Let a suspended server go on.")
+    power_sync = _takes("power_sync", "Stop a server whose guest is not what the book says.")
+    create_image = _takes("create_image", "Save a server's disk as an image while it goes on.")
+    rebuild = _takes("rebuild", "Give a server a new disk from an image.")
 
     @exported
     def report(self, context: Context, record: Any) -> None:
-        """Tell what the tracker believes ("tracker"), or have it read the book again first ("reload"); the
-        answer travels to the conductor."""
+        """Tell what the tracker believes ("tracker"), having read the book again first ("reload"), or what a guest
+        wrote to its console ("console_log"). The answer travels to the conductor."""
         request = from_wire(record, messages.ReportRequest)
-        if request.kind not in ("tracker", "reload"):
-            LOG.warning("A report of kind %s was asked for; there are 'tracker' and 'reload'", request.kind)
+        telling = {"tracker": self._views, "reload": self._reload, "console_log": self._console}
+        tell = telling.get(request.kind)
+        if tell is None:
+            LOG.warning("A report of kind %s was asked for; there are %s", request.kind, ", ".join(telling))
             return
-        self._tools.runtime.spawn(self._answer, context, request, name="report")
+        self._tools.runtime.spawn(self._answer, context, request, tell, name="report")
 
-    def _answer(self, context: Context, request: messages.ReportRequest) -> None:
+    def _answer(
+        self,
+        context: Context,
+        request: messages.ReportRequest,
+        tell: Callable[[messages.ReportRequest], Any],
+    ) -> None:
         tools = self._tools
         try:
-            if request.kind == "reload":
-                self._reload()
-            payload = [to_wire(tools.tracker.current_view(node)) for node in tools.settings.nodes]
-            answer = messages.Answer(request.request, tools.settings.host, payload)
+            answer = messages.Answer(request.request, tools.settings.host, tell(request))
             conductor = tools.conductor.with_context(context)
             tools.calls.until(tools.runtime.monotonic() + tools.fence.lease, conductor.answer, answer)
         except errors.PinfoldError as error:
             LOG.warning("Report %s could not be answered: %s", request.request, error)
 
-    def _reload(self) -> None:
+    def _views(self, request: messages.ReportRequest) -> Any:
+        tools = self._tools
+        return [to_wire(tools.tracker.current_view(node)) for node in tools.settings.nodes]
+
+    def _console(self, request: messages.ReportRequest) -> Any:
+        wanted = from_wire(request.arguments, messages.ConsoleRequest)
+        try:
+            output = self._tools.driver.console_log(wanted.node, wanted.instance, wanted.lines)
+        except errors.PinfoldError as error:
+            return to_wire(messages.ConsoleAnswer(error=error.message))
+        return to_wire(messages.ConsoleAnswer(output))
+
+    def _reload(self, request: messages.ReportRequest) -> Any:
         tools = self._tools
         for node in tools.settings.nodes:
             view = tools.calls.always(lambda name: tools.conductor.node_view(name, tools.settings.host), node)
             tools.tracker.load(view)
+        return self._views(request)
 
     def _take(self, method: str, context: Context, record: Any) -> None:
         work = from_wire(record, Work)

@@ -261,7 +261,7 @@ class ComputeService:
         for node in self._settings.nodes:
             while not self._stopping.is_set():
                 try:
-                    settled = self.audit.look(node)
+                    settled = self.audit.look(node, starting=True)
                     break
                 except errors.PinfoldError as error:
                     LOG.warning("Node %s cannot be reconciled yet: %s", node, error)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from pinfold.model import errors, host
-from pinfold.model.host import ClaimView, NodeReport, NodeUsage, NodeView
+from pinfold.model.host import ClaimView, NodeReport, NodeUsage, NodeView, Place
 from pinfold.model.numa import Placement, Refusal
 from pinfold.model.request import Demand
-from pinfold.rpcapi.messages import Claimed
+from pinfold.rpcapi.messages import Claimed, Refitted
 from pinfold.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -169,12 +169,32 @@ class ResourceTracker:
         A claim that the same operation has on the node already is adopted, with its placement. Raises NoFit,
         ClaimRefused, what ``call`` raises, and Unavailable when others were faster until ``give_up_at``.
         """
+        return self._planned(name, lambda node, fresh: self._try(node, wanted, call, fresh), give_up_at)
+
+    def refit(
+        self, name: str, wanted: Wanted, call: Callable[[Proposal], Refitted], give_up_at: float
+    ) -> Held:
+        """Plan the claim of id ``wanted.claim`` anew, as if it held nothing, and have the book write that.
+
+        What the book then has is read again before the next plan. Raises as ``claim``.
+        """
+        return self._planned(name, lambda node, fresh: _try_anew(node, wanted, call, fresh), give_up_at)
+
+    def outdated(self, name: str) -> None:
+        """The book has changed a claim: read it again before anything is planned."""
+        node = self._nodes[name]
+        with node.lock:
+            node.stale = True
+
+    def _planned(
+        self, name: str, attempt: Callable[[_Node, bool], Held | NodeView | None], give_up_at: float
+    ) -> Held:
         node = self._nodes[name]
         fresh = node.stale
         if fresh:
             self.refresh(name)
         while True:
-            outcome = self._try(node, wanted, call, fresh)
+            outcome = attempt(node, fresh)
             if isinstance(outcome, Held):
                 return outcome
             planned_on = node.generation
@@ -200,7 +220,7 @@ class ResourceTracker:
             proposal = _plan(node, wanted, waited)
             if proposal is None:
                 if fresh:
-                    raise _no_fit(node, wanted)
+                    raise _no_fit(node, wanted, node.usage)
                 return None
             answer = call(proposal)
             if answer.outcome == "accepted":
@@ -243,26 +263,52 @@ class ResourceTracker:
         return False
 
 
+def _try_anew(
+    node: _Node, wanted: Wanted, call: Callable[[Proposal], Refitted], fresh: bool
+) -> Held | NodeView | None:
+    """As ``_try``, for a claim that is there."""
+    with node.lock:
+        own = node.claims.get(wanted.claim)
+        if own is None and fresh:
+            raise ClaimRefused(f"Node {node.report.name} has no claim {wanted.claim} any more.")
+        if own is None:
+            return None
+        usage = host.release(node.report, node.usage, own)
+        place = host.place(node.report, usage, wanted.demand)
+        if place is None:
+            if fresh:
+                raise _no_fit(node, wanted, usage)
+            return None
+        answer = call(Proposal(node.generation, _view(wanted, own.role, place)))
+        if answer.outcome == "accepted":
+            node.stale = True
+            return Held(wanted.claim, answer.placement)
+    if answer.outcome == "refused":
+        raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
+    return answer.view
+
+
 def _plan(node: _Node, wanted: Wanted, waited: float) -> Proposal | None:
     """A claim for what is wanted, or the one that the operation has already."""
     for known in node.claims.values():
         if known.operation == wanted.operation and known.role == INCOMING:
             return Proposal(node.generation, known, waited)
+    place = host.place(node.report, node.usage, wanted.demand)
+    return None if place is None else Proposal(node.generation, _view(wanted, INCOMING, place), waited)
+
+
+def _view(wanted: Wanted, role: str, place: Place) -> ClaimView:
     demand = wanted.demand
-    place = host.place(node.report, node.usage, demand)
-    if place is None:
-        return None
-    view = ClaimView(
+    return ClaimView(
         id=wanted.claim,
         instance=wanted.instance,
-        role=INCOMING,
+        role=role,
         memory_mb=demand.memory_mb,
         disk_gb=demand.disk_gb,
         shared_vcpus=demand.shared_vcpus,
         placement=place.placement,
         operation=wanted.operation,
     )
-    return Proposal(node.generation, view, waited)
 
 
 def _taken(node: _Node, proposal: Proposal, answer: Claimed) -> Held:
@@ -273,6 +319,6 @@ def _taken(node: _Node, proposal: Proposal, answer: Claimed) -> Held:
     return held
 
 
-def _no_fit(node: _Node, wanted: Wanted) -> NoFit:
-    refusals = host.explain(node.report, node.usage, wanted.demand)
+def _no_fit(node: _Node, wanted: Wanted, usage: NodeUsage) -> NoFit:
+    refusals = host.explain(node.report, usage, wanted.demand)
     return NoFit(f"Node {node.report.name} has no room for the server.", refusals)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 from oslo_db import exception as db_errors
 from oslo_log import log
@@ -12,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from pinfold.conductor import rules
 from pinfold.conductor.operations import PLANS
-from pinfold.conductor.operations.base import Deed, finish_key, recorded
+from pinfold.conductor.operations.base import Deed, finish_key
 from pinfold.conductor.runner import Runner
 from pinfold.conductor.settings import Settings
 from pinfold.conductor.workers import Workers
@@ -24,6 +25,7 @@ from pinfold.db.types import epoch
 from pinfold.metrics import ConductorMetrics
 from pinfold.model import states
 from pinfold.model.host import ClaimView, NodeView
+from pinfold.model.rebuild import Sizes, both
 from pinfold.model.work import Bell
 from pinfold.rpcapi import messages
 from pinfold.rpcapi.context import Context
@@ -98,6 +100,18 @@ class Manager:
         return to_wire(self._workers.guest(from_wire(record, messages.GuestRequest)))
 
     @exported
+    def guests(self, context: Context, record: Any) -> Any:
+        """What the book says of all servers of a node."""
+        return to_wire(self._workers.guests(from_wire(record, messages.GuestsRequest)))
+
+    @exported
+    def power_seen(self, context: Context, record: Any) -> None:
+        """A worker has found a guest that does not do what the book says."""
+        self._runner.ring(
+            self._workers.power_seen(from_wire(record, messages.PowerSeen), self._settings.times)
+        )
+
+    @exported
     def answer(self, context: Context, record: Any) -> None:
         """A worker's answer to a report."""
         answer = from_wire(record, messages.Answer)
@@ -170,6 +184,33 @@ class Manager:
         self._lease(deed, claim.host, claim.incarnation)
 
     @exported
+    def refit(self, context: Context, record: Any) -> Any:
+        """A worker has planned a rebuilt server's place anew: written if the node is as it was planned on."""
+        refit = from_wire(record, messages.Refit)
+        try:
+            return to_wire(self._book.write(lambda session: self._refit(session, refit)))
+        except (book_claims.StaleGeneration, db_errors.DBDuplicateEntry):
+            view = self._book.read(lambda session: _view(session, refit.node))
+            return to_wire(messages.Refitted("stale", view=view))
+
+    def _refit(self, session: Session, refit: messages.Refit) -> messages.Refitted:
+        deed = self._runner.deed(session, refit.operation)
+        if deed is None or not _is_open(deed, refit.attempt) or operations.is_recorded(deed.operation):
+            return messages.Refitted("refused")
+        rebuild, held = operations.rebuild_of(deed.operation), deed.claim(book_claims.CURRENT)
+        if rebuild is None or held is None or (held[0].id, held[1].name) != (refit.claim, refit.node):
+            return messages.Refitted("refused")
+        self._lease(deed, refit.host, refit.incarnation)
+        if rebuild.after is not None:
+            return messages.Refitted("accepted", rebuild.after.placement)
+        before = book_claims.sizes_of(held[0])
+        after = Sizes(refit.memory_mb, refit.disk_gb, refit.shared_vcpus, refit.placement)
+        book_claims.change(session, *held, both(before, after), refit.generation)
+        told = msgspec.structs.replace(rebuild, before=before, after=after)
+        operations.save_rebuild(deed.operation, told)
+        return messages.Refitted("accepted", after.placement)
+
+    @exported
     def finish(self, context: Context, record: Any) -> Any:
         """A worker has done all its steps; answered "done" for ever once it was."""
         finish = from_wire(record, messages.Finish)
@@ -221,7 +262,7 @@ def _is_open(deed: Deed, attempt: int) -> bool:
 def _unrecorded_end(deed: Deed) -> bool:
     """Whether the operation ended without what the worker made being recorded: then it is to be undone."""
     ended_badly = deed.operation.result in (operations.FAILED, operations.SUPERSEDED)
-    return ended_badly and not recorded(deed.operation)
+    return ended_badly and not operations.is_recorded(deed.operation)
 
 
 def _incoming(deed: Deed, claim: messages.Claim) -> ClaimView:

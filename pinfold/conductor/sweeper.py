@@ -6,12 +6,14 @@ again under its lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from oslo_log import log
+from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
 from pinfold.conductor.operations import PLANS
@@ -22,7 +24,7 @@ from pinfold.db import hosts, moves, operations, starts
 from pinfold.db.models import Instance, Operation, Outbox, Report
 from pinfold.db.session import Book
 from pinfold.db.types import epoch
-from pinfold.image.store import Store
+from pinfold.image.store import Store, delete_unfinished
 from pinfold.metrics import ConductorMetrics
 from pinfold.model import errors, states
 from pinfold.model.work import Bell
@@ -72,7 +74,7 @@ class Sweeper:
     def run(self) -> None:
         """Sweep until told to stop."""
         while not self._stop.wait(self._settings.sweep_interval):
-            for sweep in (self.operations, self.reports, self.offloads, self.confirmations):
+            for sweep in (self.operations, self.reports, self.offloads, self.reclaims, self.confirmations):
                 self._guarded(sweep)
 
     def run_outbox(self) -> None:
@@ -174,6 +176,8 @@ class Sweeper:
         try:
             if deed.kind == operations.DELETE_IMAGE:
                 self._images.delete(deed.subject)
+            elif deed.kind == operations.DELETE_UNFINISHED_IMAGE:
+                delete_unfinished(self._images, deed.subject)
             else:
                 LOG.error("The outbox holds a deed of unknown kind %s", deed.kind)
                 return False
@@ -205,29 +209,23 @@ class Sweeper:
             sa.update(Report).where(Report.id.in_([row.id for row in rows])).values(cast_at=epoch())
         )
         session.execute(sa.delete(Report).where(Report.asked_at < epoch() - _REPORT_KEPT))
-        return [(row.host, ReportRequest(row.id, row.kind)) for row in rows]
+        return [(row.host, ReportRequest(row.id, row.kind, row.arguments or {})) for row in rows]
 
     def offloads(self) -> int:
         """Open the offload of servers that have been shelved long enough; how many there were."""
         after = self._settings.shelved_offload_time
         if after <= 0:
             return 0
-        due = self._book.read(
-            lambda session: session.execute(
-                sa.select(Instance.id, Instance.project_id, Instance.user_id)
-                .outerjoin(Operation, Operation.open_key == Instance.id)
-                .where(
-                    Instance.vm_state == states.SHELVED,
-                    Instance.shelved_at < epoch() - after,
-                    Instance.deleted_at.is_(None),
-                    Operation.id.is_(None),
-                )
-                .limit(_BATCH)
-            ).all()
+        return self._open_each(starts.shelve_offload, self._due(states.SHELVED, Instance.shelved_at, after))
+
+    def reclaims(self) -> int:
+        """Delete for good the servers that have been soft-deleted long enough; how many there were."""
+        after = self._settings.times.keep_deleted
+        if after <= 0:
+            return 0
+        return self._open_each(
+            starts.reclaim, self._due(states.SOFT_DELETED, Instance.soft_deleted_at, after)
         )
-        for server in due:
-            self._open(starts.shelve_offload, *server)
-        return len(due)
 
     def confirmations(self) -> int:
         """Confirm the moves that nobody has confirmed or reverted in time; how many there were."""
@@ -235,8 +233,29 @@ class Sweeper:
         if after <= 0:
             return 0
         due = self._book.read(lambda session: moves.to_confirm(session, after, _BATCH))
+        return self._open_each(moves.confirm, due)
+
+    def _due(
+        self, vm_state: str, since: orm.InstrumentedAttribute[float | None], after: float
+    ) -> Sequence[Sequence[Any]]:
+        """Servers that have been in ``vm_state`` for longer than ``after`` seconds: id, project and user."""
+        return self._book.read(
+            lambda session: session.execute(
+                sa.select(Instance.id, Instance.project_id, Instance.user_id)
+                .outerjoin(Operation, Operation.open_key == Instance.id)
+                .where(
+                    Instance.vm_state == vm_state,
+                    since < epoch() - after,
+                    Instance.deleted_at.is_(None),
+                    Operation.id.is_(None),
+                )
+                .limit(_BATCH)
+            ).all()
+        )
+
+    def _open_each(self, start: Callable[..., Bell], due: Sequence[Sequence[Any]]) -> int:
         for server in due:
-            self._open(moves.confirm, *server)
+            self._open(start, *server)
         return len(due)
 
     def _open(self, start: Callable[..., Bell], instance_id: str, project_id: str, user_id: str) -> None:
@@ -253,6 +272,7 @@ class Sweeper:
             LOG.info("Server %s is left as it is for now: %s", instance_id, error)
         else:
             stand_in_logs(Context(requester.request_id, user_id, project_id), operation_id)
+            self._outbox_bell.set()
             self._runner.ring(bell)
 
     def heartbeat(self, incarnation: str) -> None:

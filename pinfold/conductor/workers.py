@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
+from pinfold.conductor import power
 from pinfold.db import claims as book_claims
 from pinfold.db import hosts
 from pinfold.db.models import Claim, Instance, Node, Operation, Service
@@ -16,11 +17,15 @@ from pinfold.db.session import Book
 from pinfold.db.types import epoch
 from pinfold.model import cpuset, errors, host
 from pinfold.model.host import NodeReport, NodeView
+from pinfold.model.work import Bell, Times
 from pinfold.rpcapi.messages import (
     GuestRequest,
+    Guests,
+    GuestsRequest,
     GuestView,
     Heard,
     Heartbeat,
+    PowerSeen,
     Register,
     Registered,
     Release,
@@ -197,12 +202,29 @@ class Workers:
     @staticmethod
     def _guest(session: Session, record: GuestRequest) -> GuestView:
         node = _own_node(session, record.node, record.host)
-        service = hosts.worker(session, record.host)
-        if service is None or service.incarnation != record.incarnation:
-            raise errors.Conflict(f"Another worker of host {record.host} has registered since.")
-        forced_down = service.forced_down
+        forced_down = _present(session, record.host, record.incarnation).forced_down
         found = guests(session, node, only=record.instance, forced_down=forced_down)
         return found[0] if found else GuestView(record.instance, node.name, None, forced_down=forced_down)
+
+    def guests(self, record: GuestsRequest) -> Guests:
+        """What the book says of every server with a claim on ``record.node``. Raises as ``guest``."""
+
+        def read(session: Session) -> Guests:
+            node = _own_node(session, record.node, record.host)
+            service = _present(session, record.host, record.incarnation)
+            return Guests(tuple(guests(session, node, forced_down=service.forced_down)))
+
+        return self._book.read(read)
+
+    def power_seen(self, record: PowerSeen, times: Times) -> Bell:
+        """Follow what a worker's audit has seen. Raises errors.NotFound, errors.Conflict."""
+        operation_id, request_id = self._runtime.new_id(), f"req-{self._runtime.new_id()}"
+
+        def write(session: Session) -> Bell:
+            _present(session, record.host, record.incarnation)
+            return power.seen(session, record, times, operation_id=operation_id, request_id=request_id)
+
+        return self._book.write(write)
 
     def node_view(self, node: str, host_name: str) -> NodeView:
         """The claims of a node of ``host_name``. Raises errors.NotFound."""
@@ -217,6 +239,14 @@ def _own_node(session: Session, name: str, host_name: str) -> Node:
     return node
 
 
+def _present(session: Session, host_name: str, incarnation: str) -> Service:
+    """The service record of the incarnation that asks. Raises errors.Conflict when another one has registered."""
+    service = hosts.worker(session, host_name)
+    if service is None or service.incarnation != incarnation:
+        raise errors.Conflict(f"Another worker of host {host_name} has registered since.")
+    return service
+
+
 def guests(
     session: Session, node: Node, *, only: str | None = None, forced_down: bool = False
 ) -> list[GuestView]:
@@ -228,7 +258,7 @@ def guests(
     )
     there, service = orm.aliased(Node), orm.aliased(Service)
     rows = session.execute(
-        sa.select(Instance.id, Instance.vm_state, Operation, Claim, service.forced_down)
+        sa.select(Instance.id, Instance.vm_state, Instance.power_state, Operation, Claim, service.forced_down)
         .select_from(Instance)
         .outerjoin(Operation, Operation.open_key == Instance.id)
         .outerjoin(Claim, Claim.instance_id == Instance.id)
@@ -240,13 +270,14 @@ def guests(
     found: dict[str, GuestView] = {}
     row: Any  # an outer join has None where it found nothing, which its types do not say
     for row in rows:
-        instance, vm_state, operation, claim, fenced = row
+        instance, vm_state, power_state, operation, claim, fenced = row
         view = found.get(instance) or GuestView(
             instance,
             node.name,
             vm_state,
             None if operation is None else operation.id,
             forced_down=forced_down,
+            power_state=power_state,
         )
         found[instance] = _with_claim(view, node, claim, operation, fenced=bool(fenced))
     return list(found.values())

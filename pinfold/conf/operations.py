@@ -9,6 +9,15 @@ from pinfold.model.work import Times
 
 GROUP = "operations"
 
+RECLAIM_INSTANCE_INTERVAL = cfg.IntOpt(
+    "reclaim_instance_interval",
+    default=0,
+    min=0,
+    help="Seconds that a deleted server is only stopped and can be restored, until a conductor deletes it for good. "
+    "0 deletes at once. Set it where people delete what they still need; the price is that a deleted server keeps "
+    "its CPUs, memory and quota meanwhile. Must be equal on all API and conductor services.",
+)
+
 OPTIONS: list[cfg.Opt] = [
     cfg.FloatOpt(
         "service_down_time",
@@ -40,12 +49,14 @@ OPTIONS: list[cfg.Opt] = [
             "disks or slow hypervisors; lower it to hear of a stuck host sooner.",
         )
         for kind in KINDS.values()
+        if kind.steps
     ),
 ]
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of group [operations]."""
+    """Register the options of group [operations], and [DEFAULT] reclaim_instance_interval."""
+    conf.register_opt(RECLAIM_INSTANCE_INTERVAL)
     conf.register_opts(OPTIONS, group=GROUP)
 
 
@@ -56,10 +67,11 @@ def times(conf: cfg.ConfigOpts) -> Times:
         service_down=group.service_down_time,
         lease=group.lease,
         sweep_after=group.sweep_after,
-        deadlines={kind: group[f"{kind}_deadline"] for kind in KINDS},
+        deadlines={kind.name: group[f"{kind.name}_deadline"] for kind in KINDS.values() if kind.steps},
+        keep_deleted=conf.reclaim_instance_interval,
     )
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """For the generator of sample files."""
-    return [(GROUP, OPTIONS)]
+    return [("DEFAULT", [RECLAIM_INSTANCE_INTERVAL]), (GROUP, OPTIONS)]

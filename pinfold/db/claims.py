@@ -17,6 +17,7 @@ from pinfold.db.types import epoch
 from pinfold.model import errors, numa
 from pinfold.model.host import ClaimView
 from pinfold.model.numa import Placement
+from pinfold.model.rebuild import Sizes
 
 INCOMING, CURRENT, OUTGOING, LEFTOVER = "incoming", "current", "outgoing", "leftover"
 
@@ -97,15 +98,18 @@ def take(session: Session, node: Node, generation: int, view: ClaimView) -> int:
             created_at=epoch(),
         )
     )
-    cells = view.placement.cells if view.placement else ()
+    _pin(session, node.id, view.id, view.placement)
+    return generation + 1
+
+
+def _pin(session: Session, node: int, claim: str, placement: Placement | None) -> None:
     pins = [
-        {"node_id": node.id, "cpu": cpu, "claim_id": view.id}
-        for cell in cells
+        {"node_id": node, "cpu": cpu, "claim_id": claim}
+        for cell in (placement.cells if placement else ())
         for cpu in sorted(numa.held_cpus(cell))
     ]
     if pins:
         session.execute(sa.insert(Pin), pins)
-    return generation + 1
 
 
 def free(session: Session, claim: Claim, node: Node) -> int:
@@ -122,6 +126,28 @@ def free(session: Session, claim: Claim, node: Node) -> int:
     if gone.rowcount != 1:  # type: ignore[attr-defined]
         raise errors.AccountingError(f"Claim {claim.id} was freed twice.")
     return node.generation
+
+
+def change(session: Session, claim: Claim, node: Node, sizes: Sizes, generation: int | None = None) -> int:
+    """Make the claim hold ``sizes`` instead; the new generation of its node, which is locked.
+
+    ``generation`` is what this was planned on, if it was. Raises StaleGeneration, having changed nothing.
+    """
+    if generation is not None and node.generation != generation:
+        raise StaleGeneration(f"Node {node.name} is past generation {generation}.")
+    node.generation += 1
+    claim.memory_mb, claim.disk_gb = sizes.memory_mb, sizes.disk_gb
+    claim.shared_vcpus, claim.placement = sizes.shared_vcpus, sizes.placement
+    session.execute(
+        sa.delete(Pin).where(Pin.claim_id == claim.id).execution_options(synchronize_session=False)
+    )
+    _pin(session, node.id, claim.id, sizes.placement)
+    return node.generation
+
+
+def sizes_of(claim: Claim) -> Sizes:
+    """What a claim holds."""
+    return Sizes(claim.memory_mb, claim.disk_gb, claim.shared_vcpus, claim.placement)
 
 
 def set_role(claim: Claim, node: Node, role: str) -> int:

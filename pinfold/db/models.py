@@ -132,6 +132,7 @@ class Instance(Base):
     """While a move waits to be confirmed: flavor and demand as they were, whether it ran (``runs``), and the
     ``operation`` that moved it."""
     moved_at: Mapped[float | None] = mapped_column(Seconds, default=None)
+    soft_deleted_at: Mapped[float | None] = mapped_column(Seconds, default=None)
     fault: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
     """Of the last operation, if it failed: code (int), message, details, created (seconds)."""
 
@@ -339,12 +340,14 @@ class Outbox(Base):
 
 
 class Report(Base):
-    """A question to a worker (``kind``) and its answer: nobody calls a worker, it is cast to and answers here."""
+    """A question to a worker (``kind``, with ``arguments``) and its answer: nobody calls a worker, it is cast to and
+    answers here."""
 
     __tablename__ = "reports"
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     kind: Mapped[str] = mapped_column(Word)
+    arguments: Mapped[dict[str, Any] | None] = mapped_column(Json, default=None)
     host: Mapped[str] = mapped_column(Name)
     asked_at: Mapped[float] = mapped_column(Seconds)
     cast_at: Mapped[float | None] = mapped_column(Seconds, default=None, index=True)

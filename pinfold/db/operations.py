@@ -18,22 +18,16 @@ from pinfold.db import claims as book_claims
 from pinfold.db.models import Claim, Instance, Node, Operation, Outbox
 from pinfold.db.session import AGAIN
 from pinfold.db.types import epoch
-from pinfold.model import errors, states
+from pinfold.model import errors, power, states
+from pinfold.model.rebuild import Rebuild
 from pinfold.model.request import Demand
 from pinfold.model.work import Times, Work
 
 SUCCEEDED, FAILED, SUPERSEDED = "succeeded", "failed", "superseded"
-DELETE_IMAGE = "delete_image"
+DELETE_IMAGE, DELETE_UNFINISHED_IMAGE = "delete_image", "delete_unfinished_image"
 
 # In a session's info: the outbox has something new, so wake who does it.
 POSTED = "posted"
-
-POWER = {
-    states.ACTIVE: 1,
-    states.SHELVED: 4,
-    states.SHELVED_OFFLOADED: 4,
-    states.DELETED: 0,
-}
 
 
 class Place(Protocol):
@@ -238,15 +232,27 @@ def close(
     )
 
 
-def record(operation: Operation, instance: Instance, at: float) -> None:
-    """The point from which a shelve only goes forward: its image is the instance's from now on."""
+def record(session: Session, operation: Operation, instance: Instance, at: float) -> None:
+    """The point from which a shelve only goes forward: its image is the instance's from now on.
+
+    One that it has from before, because its state was reset, has no more to say.
+    """
+    forget_shelved_image(session, instance, at)
     _assign(instance, states.after(operation.kind, instance.vm_state, states.RECORDED), at)
     instance.shelved_image = operation.arguments["snapshot"]
     instance.shelved_at = at
 
 
+def is_recorded(operation: Operation) -> bool:
+    """Whether the operation is past the point of no return."""
+    forward = {step.name for step in states.KINDS[operation.kind].steps if step.forward}
+    return any(entry["step"] in forward for entry in operation.log)
+
+
 def supersede(session: Session, operation: Operation, instance: Instance, at: float) -> None:
     """End the operation because another takes over; what it had not recorded is cleaned up."""
+    if not is_recorded(operation):
+        take_back_refit(session, operation)
     operation.log = _ended(operation.log, at, "superseded")
     operation.open_key = None
     operation.task_state = None
@@ -258,10 +264,38 @@ def supersede(session: Session, operation: Operation, instance: Instance, at: fl
 
 
 def drop_unrecorded_image(session: Session, operation: Operation, instance: Instance, at: float) -> None:
-    """Ask for the deletion of an image that the operation may have made and that nothing refers to."""
+    """Ask for the deletion of an image that the operation may have made and that nothing refers to.
+
+    What a user has asked for is kept once it is complete, whatever becomes of the operation.
+    """
     image = operation.arguments.get("snapshot")
     if image is not None and instance.shelved_image != image:
-        post(session, DELETE_IMAGE, image, at)
+        post(
+            session, DELETE_UNFINISHED_IMAGE if operation.kind == "create_image" else DELETE_IMAGE, image, at
+        )
+
+
+def rebuild_of(operation: Operation) -> Rebuild | None:
+    """What the operation is about, if it is a rebuild."""
+    told = operation.arguments.get("rebuild")
+    return None if told is None else msgspec.convert(told, Rebuild, strict=False)
+
+
+def save_rebuild(operation: Operation, rebuild: Rebuild) -> None:
+    """Write down how far a rebuild is."""
+    told = msgspec.to_builtins(rebuild, str_keys=True)
+    operation.arguments = {**operation.arguments, "rebuild": told}
+
+
+def take_back_refit(session: Session, operation: Operation) -> None:
+    """Give up the place that a rebuild was to have; its old one is held all the time."""
+    rebuild = rebuild_of(operation)
+    if rebuild is None or rebuild.before is None:
+        return
+    held = book_claims.with_role(book_claims.of_instance(session, operation.instance_id), book_claims.CURRENT)
+    if held is not None:
+        book_claims.change(session, *held, rebuild.before)
+    save_rebuild(operation, msgspec.structs.replace(rebuild, before=None, after=None))
 
 
 def delete_instance(session: Session, instance: Instance, at: float) -> None:
@@ -287,7 +321,7 @@ def post(session: Session, kind: str, subject: str, at: float) -> None:
 
 def _assign(instance: Instance, vm_state: str, at: float) -> None:
     instance.vm_state = vm_state
-    instance.power_state = POWER.get(vm_state, instance.power_state)
+    instance.power_state = power.OF_STATE.get(vm_state, instance.power_state)
     if vm_state == states.ACTIVE and instance.launched_at is None:
         instance.launched_at = at
     instance.updated_at = at
@@ -332,9 +366,8 @@ def work_for(
     claim: Claim | None = None,
 ) -> Work:
     """What to cast to the worker of ``node`` for the operation's present attempt."""
-    spawns_from = {"create": instance.image_ref, "unshelve": instance.shelved_image}
-    arguments = operation.arguments
-    return Work(
+    arguments, rebuild = operation.arguments, rebuild_of(operation)
+    work = Work(
         operation=operation.id,
         attempt=operation.attempt,
         kind=operation.kind,
@@ -347,14 +380,29 @@ def work_for(
         demand=demand_of(operation, instance),
         vm_state=instance.vm_state,
         step=operation.step,
-        image=spawns_from.get(operation.kind),
+        image={"create": instance.image_ref, "unshelve": instance.shelved_image}.get(operation.kind),
         snapshot=arguments.get("snapshot"),
         snapshot_name=arguments.get("snapshot_name"),
         snapshot_properties=arguments.get("snapshot_properties", {}),
+        snapshot_owner=arguments.get("snapshot_owner"),
+        snapshot_min_disk=arguments.get("snapshot_min_disk"),
         claim=claim.id if claim else None,
         placement=claim.placement if claim else None,
         seconds_left=max(1.0, operation.deadline_at - at),
         leg=arguments.get("leg", ""),
         runs=arguments.get("runs", True),
         same_node=arguments.get("same_node", False),
+    )
+    return work if rebuild is None else _rebuilding(work, rebuild)
+
+
+def _rebuilding(work: Work, rebuild: Rebuild) -> Work:
+    """The work of a rebuild: what the server is to be made of, and where it is to be, as far as that is known."""
+    return msgspec.structs.replace(
+        work,
+        name=rebuild.fields.get("name", work.name),
+        demand=rebuild.demand,
+        image=rebuild.image,
+        refit=rebuild.refit,
+        placement=rebuild.after.placement if rebuild.after else work.placement,
     )

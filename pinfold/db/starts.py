@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy.orm import Session
 
 from pinfold.db import claims as book_claims
@@ -17,6 +18,7 @@ from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.operations import Requester
 from pinfold.model import errors, states
+from pinfold.model.rebuild import Rebuild, holds_both
 from pinfold.model.work import Bell, Times
 
 
@@ -51,6 +53,31 @@ def create(
     return Bell(run=tuple(operation_ids))
 
 
+def in_place(
+    session: Session,
+    instance_id: str,
+    kind: str,
+    requester: Requester,
+    times: Times,
+    *,
+    operation_id: str,
+    arguments: dict[str, Any] | None = None,
+) -> Bell:
+    """Open an operation of ``kind`` for the worker that has the server's place.
+
+    One that is open is superseded where the kind may do that. Raises errors.NotFound, errors.Conflict.
+    """
+    if operations.is_written(session, operation_id):
+        return Bell()
+    instance, opened, at = operations.lock_for_start(session, instance_id)
+    if kind in ("start", "stop"):
+        _current(session, instance, kind)
+    require_start(instance, kind, opened)
+    if opened is not None:
+        operations.supersede(session, opened, instance, at)
+    return _on_its_host(session, instance, kind, requester, times, at, operation_id, arguments or {})
+
+
 def shelve(
     session: Session,
     instance_id: str,
@@ -63,25 +90,46 @@ def shelve(
     image_properties: dict[str, str],
 ) -> Bell:
     """Open a shelve, whose snapshot will be ``image_id``. Raises errors.NotFound, errors.Conflict."""
-    if operations.is_written(session, operation_id):
-        return Bell()
-    instance, at = _ready(session, instance_id, "shelve")
     arguments = {
         "snapshot": image_id,
         "snapshot_name": image_name,
         "snapshot_properties": image_properties,
     }
-    return _on_its_host(session, instance, "shelve", requester, times, at, operation_id, arguments)
+    return in_place(
+        session, instance_id, "shelve", requester, times, operation_id=operation_id, arguments=arguments
+    )
 
 
 def shelve_offload(
     session: Session, instance_id: str, requester: Requester, times: Times, *, operation_id: str
 ) -> Bell:
     """Open an offload. Raises errors.NotFound, errors.Conflict."""
+    return in_place(session, instance_id, "shelve_offload", requester, times, operation_id=operation_id)
+
+
+def rebuild(
+    session: Session,
+    instance_id: str,
+    requester: Requester,
+    times: Times,
+    *,
+    operation_id: str,
+    wanted: Rebuild,
+) -> Bell:
+    """Open a rebuild. Raises errors.NotFound, errors.Conflict.
+
+    The claim stays as it is where the new image asks for what the old one asked for. Otherwise, and after a rebuild
+    that failed in the middle, the server's place is planned anew on its node.
+    """
     if operations.is_written(session, operation_id):
         return Bell()
-    instance, at = _ready(session, instance_id, "shelve_offload")
-    return _on_its_host(session, instance, "shelve_offload", requester, times, at, operation_id, {})
+    instance, opened, at = operations.lock_for_start(session, instance_id)
+    require_start(instance, "rebuild", opened)
+    claim, _ = _current(session, instance, "rebuild")
+    refit = wanted.demand != instance.demand or holds_both(claim.placement)
+    told = msgspec.to_builtins(msgspec.structs.replace(wanted, refit=refit), str_keys=True)
+    arguments = {"rebuild": told}
+    return _on_its_host(session, instance, "rebuild", requester, times, at, operation_id, arguments)
 
 
 def unshelve(
@@ -101,7 +149,7 @@ def unshelve(
         return Bell(run=(operation_id,))
     instance, opened, at = operations.lock_for_start(session, instance_id)
     kind = "unshelve_in_place" if instance.vm_state == states.SHELVED else "unshelve"
-    states.require_start(kind, instance.vm_state, opened.kind if opened else None)
+    require_start(instance, kind, opened)
     if kind == "unshelve_in_place":
         if arguments:
             raise errors.Conflict(
@@ -131,21 +179,28 @@ def delete(
     *,
     operation_id: str,
     force: bool = False,
+    soft: bool = False,
 ) -> Bell:
     """Delete a server: here and now if it holds nothing, else by the worker that has it.
 
     An open operation is superseded in the same transaction. Where the worker is down its claim becomes a leftover,
-    and the server is deleted here. A server that is being deleted already is left to that. Raises errors.NotFound.
+    and the server is deleted here. A server that is being deleted already is left to that. ``soft``: one that can
+    be kept is only stopped, to be restored or reclaimed later. Raises errors.NotFound.
     """
     if operations.is_written(session, operation_id):
         return Bell()
     instance, opened, at = operations.lock_for_start(session, instance_id)
-    if opened is not None:
-        if opened.kind in ("delete", "force_delete"):
-            return Bell()
-        operations.supersede(session, opened, instance, at)
-    kind = "force_delete" if force else "delete"
+    if opened is not None and (
+        opened.kind in ("delete", "force_delete") or (soft and opened.kind == "soft_delete")
+    ):
+        return Bell()
     held = book_claims.holding(book_claims.of_instance(session, instance_id))
+    soft = soft and _can_be_kept(session, instance, opened, held, times)
+    if opened is not None:
+        operations.supersede(session, opened, instance, at)
+    if soft:
+        return _on_its_host(session, instance, "soft_delete", requester, times, at, operation_id, {})
+    kind = "force_delete" if force else "delete"
     down = [
         (claim, node) for claim, node in held if not hosts.host_is_up(session, node.host, times.service_down)
     ]
@@ -175,10 +230,48 @@ def _cast(
     return tuple(operations.work_for(operation, instance, node, at, claim) for claim, node in there)
 
 
-def _ready(session: Session, instance_id: str, kind: str) -> tuple[Instance, float]:
-    instance, opened, at = operations.lock_for_start(session, instance_id)
+def reclaim(
+    session: Session, instance_id: str, requester: Requester, times: Times, *, operation_id: str
+) -> Bell:
+    """Delete a soft-deleted server for good, unless somebody is restoring it or has. Raises errors.NotFound."""
+    instance, opened, _at = operations.lock_for_start(session, instance_id)
+    if opened is not None or instance.vm_state != states.SOFT_DELETED:
+        return Bell()
+    return delete(session, instance_id, requester, times, operation_id=operation_id)
+
+
+def _can_be_kept(
+    session: Session,
+    instance: Instance,
+    opened: Operation | None,
+    held: Sequence[tuple[Claim, Node]],
+    times: Times,
+) -> bool:
+    """Whether a soft delete leaves something that can be restored: a guest that has run and whose disk is there."""
+    if not states.may_start("soft_delete", instance.vm_state) or instance.launched_at is None:
+        return False
+    if opened is not None and operations.is_recorded(opened):
+        return False
+    return [claim.role for claim, _ in held] == [book_claims.CURRENT] and hosts.host_is_up(
+        session, held[0][1].host, times.service_down
+    )
+
+
+def require_start(instance: Instance, kind: str, opened: Operation | None) -> None:
+    """Raise errors.Conflict, naming the field, if the server may not start ``kind`` now."""
     states.require_start(kind, instance.vm_state, opened.kind if opened else None)
-    return instance, at
+    if instance.launched_at is None:
+        raise errors.Conflict(
+            f"Cannot {kind} the server: it has never run (launched_at is not set).", code="never-launched"
+        )
+
+
+def _current(session: Session, instance: Instance, kind: str) -> tuple[Claim, Node]:
+    """The claim that the server runs on, and its node. Raises errors.Conflict."""
+    held = book_claims.with_role(book_claims.of_instance(session, instance.id), book_claims.CURRENT)
+    if held is None:
+        raise errors.Conflict(f"Cannot {kind} the server: it has no host.", code="no-host")
+    return held
 
 
 def _on_its_host(
@@ -192,10 +285,7 @@ def _on_its_host(
     arguments: dict[str, Any],
 ) -> Bell:
     """Open an operation for the worker that has the instance's current claim."""
-    held = book_claims.with_role(book_claims.of_instance(session, instance.id), book_claims.CURRENT)
-    if held is None:
-        raise errors.Conflict(f"Cannot {kind} the server: it has no host.", code="no-host")
-    claim, node = held
+    claim, node = _current(session, instance, kind)
     if not hosts.host_is_up(session, node.host, times.service_down):
         raise errors.Conflict(
             f"Cannot {kind} the server: the compute service of its host is down.", code="host-down"

@@ -66,3 +66,14 @@ class Store(Protocol):
 
     def delete(self, image: str) -> None:
         """Record and data; nothing happens when it is not there. Raises errors.Forbidden when it is protected."""
+
+
+def delete_unfinished(store: Store, image: str) -> bool:
+    """Delete an image unless all of its data is there; whether it is gone. Raises as ``delete``."""
+    try:
+        if store.get(image).status == "active":
+            return False
+    except ImageNotFound:
+        return True
+    store.delete(image)
+    return True

@@ -7,6 +7,7 @@ documentation is drawn from ``TRANSITIONS``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ SUSPENDED = "suspended"
 RESIZED = "resized"
 SHELVED = "shelved"
 SHELVED_OFFLOADED = "shelved_offloaded"
+SOFT_DELETED = "soft-delete"
 ERROR = "error"
 DELETED = "deleted"
 
@@ -32,6 +34,7 @@ VM_STATES = {
     RESIZED: "It has a new size or host, and keeps the old one until that is confirmed or reverted.",
     SHELVED: "Its guest is off and its disk is in an image; it keeps its place.",
     SHELVED_OFFLOADED: "It is an image only: no host, no CPUs.",
+    SOFT_DELETED: "Its user has deleted it. It is off and keeps its place until it is restored or reclaimed.",
     ERROR: "It cannot be used; it can be deleted.",
     DELETED: "It is gone; its record stays until a purge.",
 }
@@ -44,6 +47,10 @@ RECORDED = "recorded"
 OFFLOADED = "offloaded"
 OFF = "off"
 IMAGE_GONE = "image-gone"
+DISK_LOST = "disk-lost"
+
+# What a kind may take over, where it is everything.
+EVERYTHING = ("*",)
 
 # The legs of an operation that goes from worker to worker; each is a cast of its own, with an attempt of its own.
 CLAIM, SEND, RECEIVE = "claim", "send", "receive"
@@ -70,15 +77,18 @@ class Step(msgspec.Struct, frozen=True):
 class Kind(msgspec.Struct, frozen=True):
     """A kind of operation: its steps in order, and what it may do.
 
-    ``places``: it takes a claim of its own. ``takes_over``: it may supersede an open operation.
-    ``deadline``: seconds until it is unwound (the default of an option).
+    ``places``: it takes a claim of its own. ``takes_over``: kinds of open operations that it may supersede.
+    ``deadline``: seconds until it is unwound (the default of an option). ``waits`` is the task state until its first
+    step begins, where that is not the step's. One without steps is done when it is accepted; its outcome is the state
+    that the server is to have.
     """
 
     name: str
-    steps: tuple[Step, ...]
-    deadline: int
+    steps: tuple[Step, ...] = ()
+    deadline: int = 0
     places: bool = False
-    takes_over: bool = False
+    takes_over: tuple[str, ...] = ()
+    waits: str | None = None
 
     def step(self, name: str) -> Step:
         """The step of this name. Raises KeyError."""
@@ -90,7 +100,16 @@ class Kind(msgspec.Struct, frozen=True):
     @property
     def first_shows(self) -> str | None:
         """The task state from the moment the operation is opened."""
-        return self.steps[0].shows
+        return self.waits or self.steps[0].shows
+
+    def may_take_over(self, kind: str) -> bool:
+        """Whether it may supersede an open operation of ``kind``."""
+        return self.takes_over == EVERYTHING or kind in self.takes_over
+
+
+def _guest(name: str, step: str, shows: str, **more: Any) -> Kind:
+    """A kind with one call of the hypervisor, which is taken back by making the guest what it was."""
+    return Kind(name, (Step(step, "compute", shows=shows, undo="restore"),), deadline=120, **more)
 
 
 def _move(kind: str) -> Kind:
@@ -170,8 +189,42 @@ KINDS = {
             ),
             deadline=300,
         ),
-        Kind("delete", _DELETE_STEPS, deadline=120, takes_over=True),
-        Kind("force_delete", _DELETE_STEPS, deadline=120, takes_over=True),
+        Kind("delete", _DELETE_STEPS, deadline=120, takes_over=EVERYTHING),
+        Kind("force_delete", _DELETE_STEPS, deadline=120, takes_over=EVERYTHING),
+        _guest("soft_delete", "power_off", "soft-deleting", takes_over=EVERYTHING),
+        _guest("restore", "power_on", "restoring"),
+        _guest("start", "power_on", "powering-on"),
+        _guest("stop", "power_off", "powering-off"),
+        _guest("reboot", "reboot", "reboot_started", waits="rebooting"),
+        _guest(
+            "hard_reboot",
+            "reboot",
+            "reboot_started_hard",
+            waits="rebooting_hard",
+            takes_over=("reboot", "hard_reboot", "pause", "unpause", "suspend", "resume"),
+        ),
+        _guest("pause", "pause", "pausing"),
+        _guest("unpause", "unpause", "unpausing"),
+        _guest("suspend", "suspend", "suspending"),
+        _guest("resume", "resume", "resuming"),
+        Kind("power_sync", (Step("power_off", "compute", shows="powering-off"),), deadline=120),
+        Kind(
+            "create_image",
+            (Step("snapshot", "compute", shows="image_uploading", undo="delete_image"),),
+            deadline=600,
+            waits="image_snapshot_pending",
+        ),
+        Kind(
+            "rebuild",
+            (
+                Step("prepare", "compute", shows="rebuilding", undo="release"),
+                Step("rebuild", "compute", shows="rebuild_spawning", forward=True),
+            ),
+            deadline=300,
+        ),
+        Kind("reset_state", takes_over=EVERYTHING),
+        Kind("lock"),
+        Kind("unlock"),
     )
 }
 
@@ -194,6 +247,11 @@ def _lines(
         for state in before
         for outcome, (after, why) in outcomes.items()
     ]
+
+
+def _moves(kind: str, before: tuple[str, ...], after: str, why: str) -> list[Transition]:
+    """The lines of a kind that changes what its guest does, or leaves everything as it was."""
+    return _lines(kind, before, {DONE: (after, why), FAILED: (None, "Its guest is again as it was.")})
 
 
 _UP = (ACTIVE, STOPPED, PAUSED, SUSPENDED)
@@ -265,7 +323,10 @@ TRANSITIONS: tuple[Transition, ...] = (
         (RESIZED,),
         {
             DONE: (ACTIVE, "The old place is given up; the guest runs in the new one."),
-            OFF: (STOPPED, "The old place is given up; the guest is shut down in the new one, as it was before."),
+            OFF: (
+                STOPPED,
+                "The old place is given up; the guest is shut down in the new one, as it was before.",
+            ),
             FAILED: (RESIZED, "The guest in the old place had not been touched."),
         },
     ),
@@ -280,6 +341,66 @@ TRANSITIONS: tuple[Transition, ...] = (
     ),
     *_lines("delete", _ANY, _GONE),
     *_lines("force_delete", _ANY, _GONE),
+    *_moves(
+        "soft_delete",
+        (*_UP, SHELVED, ERROR, SOFT_DELETED),
+        SOFT_DELETED,
+        "Its guest is off; it can be restored until it is reclaimed.",
+    ),
+    *_moves("restore", (SOFT_DELETED,), ACTIVE, "Its guest runs again."),
+    *_moves("start", (STOPPED,), ACTIVE, "Its guest runs again."),
+    *_moves("stop", (ACTIVE, ERROR), STOPPED, "Its guest is off."),
+    *_moves("reboot", (ACTIVE,), ACTIVE, "Its system has started afresh."),
+    *_moves("hard_reboot", (*_UP, ERROR), ACTIVE, "Its guest runs afresh, whatever it did before."),
+    *_moves("pause", (ACTIVE,), PAUSED, "Its guest stands still."),
+    *_moves("unpause", (PAUSED,), ACTIVE, "Its guest goes on."),
+    *_moves("suspend", (ACTIVE,), SUSPENDED, "Its guest's memory is on disk."),
+    *_moves("resume", (SUSPENDED,), ACTIVE, "Its guest goes on from where it was."),
+    *_lines(
+        "power_sync",
+        (ACTIVE, STOPPED, PAUSED),
+        {
+            DONE: (STOPPED, "Its guest was found to be what the book does not say, and is off now."),
+            FAILED: (None, "Its guest could not be stopped; the next audit looks again."),
+        },
+    ),
+    *_lines(
+        "create_image",
+        _UP,
+        {
+            DONE: (None, "The image is complete; the guest has not been touched."),
+            FAILED: (None, "There is no image; the guest has not been touched."),
+        },
+    ),
+    *_lines(
+        "rebuild",
+        (ACTIVE, STOPPED),
+        {
+            DONE: (None, "Its guest has a new disk and does what it did before."),
+            FAILED: (None, "Its disk had not been touched."),
+            DISK_LOST: (ERROR, "Its old disk is gone, and the new one is not complete."),
+        },
+    ),
+    *_lines(
+        "rebuild",
+        (ERROR,),
+        {
+            DONE: (ACTIVE, "Its guest runs from a new disk."),
+            FAILED: (None, "Its disk had not been touched."),
+            DISK_LOST: (None, "Its old disk is gone, and the new one is not complete."),
+        },
+    ),
+    *_lines(
+        "reset_state",
+        _ANY,
+        {
+            ACTIVE: (ACTIVE, "An admin says so, and it has a claim to run on."),
+            ERROR: (ERROR, "An admin says so."),
+            RESIZED: (RESIZED, "An admin calls it good, and its move is still to be confirmed or reverted."),
+            SHELVED: (SHELVED, "An admin calls it good, and it has its place and its image."),
+            SHELVED_OFFLOADED: (SHELVED_OFFLOADED, "An admin calls it good, and all it has is its image."),
+        },
+    ),
 )
 
 _AFTER = {(line.kind, line.before, line.outcome): line.after for line in TRANSITIONS}
@@ -307,7 +428,7 @@ def may_start(kind: str, vm_state: str) -> bool:
 
 def require_start(kind: str, vm_state: str, open_kind: str | None) -> None:
     """Raise errors.Conflict, naming the field and its value, if the server may not start ``kind`` now."""
-    if open_kind is not None and not KINDS[kind].takes_over:
+    if open_kind is not None and not KINDS[kind].may_take_over(open_kind):
         raise errors.Conflict(
             f"Cannot {kind} the server while its operation {open_kind} is under way (task_state is set).",
             code="operation-open",
@@ -331,16 +452,19 @@ _STATUS = {
     RESIZED: "VERIFY_RESIZE",
     SHELVED: "SHELVED",
     SHELVED_OFFLOADED: "SHELVED_OFFLOADED",
+    SOFT_DELETED: "SOFT_DELETED",
     ERROR: "ERROR",
     DELETED: "DELETED",
 }
-
-
 _RESIZE = ("resize_prep", "resize_migrating", "resize_migrated", "resize_finish")
+_REBUILD = ("rebuilding", "rebuild_block_device_mapping", "rebuild_spawning")
 
 # What a task shows instead of the state.
 _STATUS_DURING = {
     **{(state, task): "RESIZE" for state in (ACTIVE, STOPPED) for task in _RESIZE},
+    **{(state, task): "REBUILD" for state in (ACTIVE, STOPPED, ERROR) for task in _REBUILD},
+    **{(ACTIVE, task): "REBOOT" for task in ("rebooting", "reboot_pending", "reboot_started")},
+    **{(ACTIVE, f"{task}_hard"): "HARD_REBOOT" for task in ("rebooting", "reboot_pending", "reboot_started")},
     (RESIZED, "resize_reverting"): "REVERT_RESIZE",
 }
 

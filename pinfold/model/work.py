@@ -11,12 +11,14 @@ from pinfold.model.request import Demand
 class Work(msgspec.Struct, frozen=True):
     """One attempt of an operation, for the worker of ``host`` that has ``node``.
 
-    ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve);
-    ``snapshot`` is the id of the image to make (shelve), named ``snapshot_name``; ``claim`` is the id of the
-    claim the instance has there, if any; ``seconds_left`` is until the operation's deadline, when it was sent.
+    ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve, rebuild);
+    ``snapshot`` is the id of the image to make (shelve, create_image), named ``snapshot_name``, of ``snapshot_owner``
+    (the server's project if None); ``claim`` is the id of the claim the instance has there, if any; ``seconds_left``
+    is until the operation's deadline, when it was sent.
 
     ``leg`` is the worker's part where several workers have one each. ``runs`` is whether the guest is to run once all
-    is done; ``same_node`` is whether source and destination of a move are one node.
+    is done; ``same_node`` is whether source and destination of a move are one node. ``refit``: what a rebuilt server
+    holds is to be planned anew first.
     """
 
     operation: str
@@ -41,6 +43,9 @@ class Work(msgspec.Struct, frozen=True):
     leg: str = ""
     runs: bool = True
     same_node: bool = False
+    snapshot_owner: str | None = None
+    snapshot_min_disk: int | None = None
+    refit: bool = False
 
 
 class Bell(msgspec.Struct, frozen=True):
@@ -58,9 +63,11 @@ class Times(msgspec.Struct, frozen=True):
 
     ``service_down``: without a heartbeat, until a service counts as down. ``lease``: of a worker on what it does.
     ``sweep_after``: until an operation that nobody has taken up is swept. ``deadlines``: per kind of operation.
+    ``keep_deleted``: how long a soft-deleted server is kept; 0 for no soft delete.
     """
 
     service_down: float = 15.0
     lease: float = 15.0
     sweep_after: float = 3.0
     deadlines: dict[str, float] = {}
+    keep_deleted: float = 0.0

@@ -22,7 +22,7 @@ COMPUTE_TOPIC = "compute"
 
 CONDUCTOR = History(
     service="conductor",
-    version="1.0",
+    version="1.1",
     methods={
         "run": "1.0",
         "register": "1.0",
@@ -35,6 +35,9 @@ CONDUCTOR = History(
         "node_view": "1.0",
         "guest": "1.0",
         "answer": "1.0",
+        "guests": "1.1",
+        "power_seen": "1.1",
+        "refit": "1.1",
     },
 )
 
@@ -49,15 +52,32 @@ COMPUTE = History(
         "shelve_offload": "1.0",
         "delete": "1.0",
         "report": "1.0",
-        "resize": "1.1",
-        "migrate": "1.1",
         "confirm_resize": "1.1",
+        "create_image": "1.1",
+        "hard_reboot": "1.1",
+        "migrate": "1.1",
+        "pause": "1.1",
+        "power_sync": "1.1",
+        "reboot": "1.1",
+        "rebuild": "1.1",
+        "resize": "1.1",
+        "restore": "1.1",
+        "resume": "1.1",
         "revert_resize": "1.1",
+        "soft_delete": "1.1",
+        "start": "1.1",
+        "stop": "1.1",
+        "suspend": "1.1",
+        "unpause": "1.1",
     },
     fields={
         (messages.Work, "leg"): "1.1",
         (messages.Work, "runs"): "1.1",
         (messages.Work, "same_node"): "1.1",
+        (messages.Work, "snapshot_owner"): "1.1",
+        (messages.Work, "snapshot_min_disk"): "1.1",
+        (messages.Work, "refit"): "1.1",
+        (messages.ReportRequest, "arguments"): "1.1",
     },
 )
 
@@ -73,6 +93,7 @@ class ConductorClient:
 
     Versions:
       1.0  run, register, heartbeat, begin, claim, finish, abort, release, node_view, guest, answer.
+      1.1  guests, power_seen, refit.
     """
 
     def __init__(
@@ -136,6 +157,18 @@ class ConductorClient:
         """What the book says of an instance now."""
         return self._call("guest", record, messages.GuestView)
 
+    def guests(self, record: messages.GuestsRequest) -> messages.Guests:
+        """What the book says of all instances of a node."""
+        return self._call("guests", record, messages.Guests)
+
+    def power_seen(self, record: messages.PowerSeen) -> None:
+        """A worker has found a guest that does not do what the book says."""
+        self._call("power_seen", record, None)
+
+    def refit(self, record: messages.Refit) -> messages.Refitted:
+        """A worker has planned a rebuilt server's place anew."""
+        return self._call("refit", record, messages.Refitted)
+
     def answer(self, record: messages.Answer) -> None:
         """A worker's answer to a report that was asked of it."""
         self._call("answer", record, None)
@@ -155,7 +188,9 @@ class ComputeClient:
 
     Versions:
       1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
-      1.1  resize, migrate, confirm_resize, revert_resize; Work.leg, Work.runs, Work.same_node.
+      1.1  resize, migrate, confirm_resize, revert_resize; Work.leg, Work.runs, Work.same_node; start, stop, reboot,
+           hard_reboot, pause, unpause, suspend, resume, power_sync, create_image, rebuild, soft_delete, restore;
+           Work.snapshot_owner, Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
     """
 
     def __init__(self, transport: wire.Transport, context: Context, *, pin: str | None = None) -> None:

@@ -35,7 +35,7 @@ class GuestView(msgspec.Struct, frozen=True):
     ``vm_state`` is None for an instance that the book does not know. ``claims`` are the instance's claims on
     this node, oldest first; ``other_claims`` counts those on other nodes that may have a guest: leftovers too, but
     for hosts that are fenced. ``forced_down``: an operator has said that this node's host is fenced, so nothing may
-    be started there.
+    be started there. ``power_state`` is what the book last heard of the guest.
     """
 
     instance: str
@@ -45,6 +45,7 @@ class GuestView(msgspec.Struct, frozen=True):
     other_claims: int = 0
     claims: tuple[ClaimView, ...] = ()
     forced_down: bool = False
+    power_state: int | None = None
 
 
 class GuestRequest(msgspec.Struct, frozen=True):
@@ -61,10 +62,27 @@ class GuestRequest(msgspec.Struct, frozen=True):
 
 
 class ReportRequest(msgspec.Struct, frozen=True):
-    """Ask a worker for ``kind`` ("tracker": its NodeViews); it answers by ``conductor.answer``."""
+    """Ask a worker for ``kind`` ("tracker": its NodeViews; "console_log": what a guest wrote); it answers by
+    ``conductor.answer``."""
 
     request: str
     kind: str
+    arguments: dict[str, Any] = {}
+
+
+class ConsoleRequest(msgspec.Struct, frozen=True):
+    """The ``arguments`` of a report "console_log": the last ``lines`` of the console, or all that is kept."""
+
+    node: str
+    instance: str
+    lines: int | None = None
+
+
+class ConsoleAnswer(msgspec.Struct, frozen=True):
+    """Its answer: ``output``, or why there is none."""
+
+    output: str = ""
+    error: str | None = None
 
 
 # --- calls of a worker to the conductor -----------------------------------------------------
@@ -156,6 +174,33 @@ class Claimed(msgspec.Struct, frozen=True):
     view: NodeView | None = None
 
 
+class Refit(msgspec.Struct, frozen=True):
+    """Let the current ``claim`` of the operation's instance on ``node`` be for these sizes, planned on ``generation``
+    as if it held nothing."""
+
+    operation: str
+    attempt: int
+    host: str
+    incarnation: str
+    node: str
+    generation: int
+    claim: str
+    memory_mb: int
+    disk_gb: int
+    shared_vcpus: int
+    placement: Placement | None = None
+
+
+class Refitted(msgspec.Struct, frozen=True):
+    """``accepted``: ``placement`` is where the new guest is to be (an earlier answer's, if there was one), and until
+    ``finish`` the claim holds the old guest's place as well. ``stale``: plan again on ``view``. ``refused``: not
+    yours any more."""
+
+    outcome: Literal["accepted", "stale", "refused"]
+    placement: Placement | None = None
+    view: NodeView | None = None
+
+
 class Finish(msgspec.Struct, frozen=True):
     """All steps are done: the guest runs (create, unshelve), is gone (delete, offload) or is off (shelve).
     ``power_state`` is as in the compute API (1 running, 4 shut down)."""
@@ -204,6 +249,32 @@ class Aborted(msgspec.Struct, frozen=True):
     accepted: bool
     released: str | None = None
     generation: int | None = None
+
+
+class GuestsRequest(msgspec.Struct, frozen=True):
+    """What does the book say of every instance with a claim on ``node``?"""
+
+    host: str
+    incarnation: str
+    node: str
+
+
+class Guests(msgspec.Struct, frozen=True):
+    """What it says."""
+
+    guests: tuple[GuestView, ...] = ()
+
+
+class PowerSeen(msgspec.Struct, frozen=True):
+    """The worker of ``node`` looked, inside its lock for the instance: the guest is in ``power_state``, which is not
+    what the book says of a server in ``vm_state``."""
+
+    host: str
+    incarnation: str
+    node: str
+    instance: str
+    vm_state: str
+    power_state: int
 
 
 class Release(msgspec.Struct, frozen=True):

@@ -11,13 +11,14 @@ from typing import Protocol
 
 import msgspec
 
-from pinfold.model import errors
+from pinfold.model import errors, power
 from pinfold.model.host import Hypervisor
 from pinfold.model.numa import HostPages, Placement
 
-NOSTATE, RUNNING, PAUSED, SHUTDOWN, CRASHED, SUSPENDED = 0, 1, 3, 4, 6, 7
+NOSTATE, RUNNING, PAUSED = power.NOSTATE, power.RUNNING, power.PAUSED
+SHUTDOWN, CRASHED, SUSPENDED = power.SHUTDOWN, power.CRASHED, power.SUSPENDED
 
-PowerState = int
+PowerState = power.PowerState
 """One of the numbers above, as in the compute API."""
 
 
@@ -90,6 +91,10 @@ class Driver(Protocol):
 
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         """Define the guest, fill its disk from ``image``, start it. One that is there already is replaced."""
+
+    def rebuild(self, spec: GuestSpec, image: Iterator[bytes], *, power_on: bool = True) -> PowerState:
+        """Give the guest a new disk and the place of ``spec``, and start it if ``power_on``. One that is not there is
+        made. When this fails the old guest may be gone, or the new one be there."""
 
     def destroy(self, node: str, instance: str) -> None:
         """End the guest and remove its disk; nothing happens when it is not there."""

@@ -124,6 +124,13 @@ class FakeDriver:
         with self._call("spawn", spec.node, spec.instance) as folder:
             self._make(folder, spec, image, RUNNING)
 
+    def rebuild(self, spec: GuestSpec, image: Iterator[bytes], *, power_on: bool = True) -> PowerState:
+        """Replace. The old guest is there until the new one is. Raises witness.Refused as ``spawn`` does."""
+        state = RUNNING if power_on else SHUTDOWN
+        with self._call("rebuild", spec.node, spec.instance) as folder:
+            self._make(folder, spec, image, state)
+        return state
+
     def _make(
         self,
         folder: GuestFolder,

@@ -7,14 +7,15 @@ worker is asked with both.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from pinfold.compute.calls import Conductor
-from pinfold.model import errors, host, states
+from pinfold.image.store import Store, delete_unfinished
+from pinfold.model import errors, host, power, states
 from pinfold.model.host import ClaimView, NodeReport, NodeView
+from pinfold.model.rebuild import Rebuild, Sizes, both, holds_both
 from pinfold.model.request import Demand, demand_for
 from pinfold.model.work import Work
 from pinfold.rpcapi import messages
@@ -23,10 +24,15 @@ from pinfold.runtime import RealRuntime
 
 SERVER_IMAGE = "tiny"
 
+# Kinds that end without a claim.
+_RELEASING = ("shelve", "shelve_offload", "delete", "force_delete")
 
-def pinned(vcpus: int, memory_mb: int = 512) -> Demand:
-    """A demand for dedicated CPUs."""
+
+def pinned(vcpus: int, memory_mb: int = 512, cells: int | None = None) -> Demand:
+    """A demand for dedicated CPUs, in so many NUMA cells."""
     extra_specs = {"hw:cpu_policy": "dedicated"}
+    if cells is not None:
+        extra_specs["hw:numa_nodes"] = str(cells)
     return demand_for(
         vcpus=vcpus, memory_mb=memory_mb, disk_gb=1, extra_specs=extra_specs, image_properties={}
     )
@@ -56,6 +62,12 @@ class BookOfTests(Protocol):
     def create(self, demand: Demand) -> Work: ...
     def ask(self, kind: str, server: str) -> Work:
         """Open an operation of a server, superseding what a delete may; what is cast to its worker."""
+
+    def rebuild(self, server: str, demand: Demand | None = None, image: str = SERVER_IMAGE) -> Work:
+        """Open a rebuild from an image that asks for ``demand`` (by default what the server has)."""
+
+    def opened(self) -> Work | None:
+        """What was cast last, if it is not done."""
 
     def offload_at_once(self, at_once: bool) -> None:
         """Whether a shelve goes on to destroy the guest (it does by default)."""
@@ -99,6 +111,7 @@ class _Operation:
         self.finished: tuple[int, messages.Finished] | None = None
         self.snapshot: str | None = None
         self.offload = False
+        self.rebuild: Rebuild | None = None
 
     @property
     def recorded(self) -> bool:
@@ -106,11 +119,16 @@ class _Operation:
         names = [step.name for step in steps]
         return self.step in names and steps[names.index(self.step)].forward
 
+    @property
+    def deletes(self) -> bool:
+        return self.kind in ("delete", "force_delete")
+
 
 class _Instance:
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
         self.vm_state = states.BUILDING
+        self.power_state: int | None = None
         self.fault: str | None = None
         self.image: str | None = None
 
@@ -118,9 +136,9 @@ class _Instance:
 class FakeBook:
     """One host's nodes, in memory. Every method is one transaction."""
 
-    def __init__(self, delete_image: Callable[[str], None], host_name: str = "host-1") -> None:
+    def __init__(self, store: Store, host_name: str = "host-1") -> None:
         self._host = host_name
-        self._delete_image = delete_image
+        self._store = store
         self._lock = RealRuntime().lock()
         self._ids = itertools.count(1)
         self._reports: dict[str, NodeReport] = {}
@@ -133,6 +151,7 @@ class FakeBook:
         self._forced_down = False
         self._at_once = True
         self._doomed: list[str] = []
+        self._unfinished: list[str] = []
         self.answers: list[messages.Answer] = []
         self.beats: list[messages.Heartbeat] = []
 
@@ -171,6 +190,8 @@ class FakeBook:
             operation.step = record.step
             if record.step == "record":
                 self._record(operation)
+            if record.step == "rebuild" and operation.rebuild is not None:
+                self._instances[operation.server].demand = operation.rebuild.demand
             return messages.Begun(True, offload=operation.offload)
 
     def _record(self, operation: _Operation) -> None:
@@ -233,16 +254,18 @@ class FakeBook:
             if operation.kind == "unshelve":
                 self._forget_image(operation.server)
             return messages.Finished(True, generation=self._generations[node])
-        if operation.kind == "unshelve_in_place" or (operation.kind == "shelve" and not operation.offload):
+        if operation.kind not in _RELEASING or (operation.kind == "shelve" and not operation.offload):
             self._close(operation, states.DONE)
-            if operation.kind == "unshelve_in_place":
+            if operation.kind in ("unshelve_in_place", "soft_delete"):
                 self._forget_image(operation.server)
+            if operation.rebuild is not None and operation.rebuild.after is not None:
+                return messages.Finished(True, generation=self._hold(operation, operation.rebuild.after))
             return messages.Finished(True)
         node, claim = self._held(operation.server)[0]
         del self._claims[claim.id]
         self._generations[node] += 1
-        self._close(operation, states.DONE if "delete" in operation.kind else states.OFFLOADED)
-        if "delete" in operation.kind:
+        self._close(operation, states.DONE if operation.deletes else states.OFFLOADED)
+        if operation.deletes:
             self._forget_image(operation.server)
         return messages.Finished(True, released=claim.id, generation=self._generations[node])
 
@@ -251,7 +274,7 @@ class FakeBook:
             operation = self._operations.get(record.operation)
             if operation is None or not self._is_open(operation.id, record.attempt):
                 return messages.Aborted(False)
-            if "delete" in operation.kind:
+            if operation.deletes:
                 return messages.Aborted(True)
             outcome = states.IMAGE_GONE if record.code == "image-gone" else states.FAILED
             return self._end(operation, outcome, record.message, clean=record.clean)
@@ -267,13 +290,66 @@ class FakeBook:
                 freed = messages.Aborted(True, claim.id, self._generations[node])
             else:
                 self._set_role(claim.id, "leftover")
+        elif operation.recorded and operation.kind == "rebuild":
+            outcome = states.DISK_LOST
         elif operation.recorded:
             self._leave(operation.server)
             outcome = states.OFFLOADED
-        elif operation.snapshot is not None:
-            self._doomed.append(operation.snapshot)
+        else:
+            outcome = outcome if states.KINDS[operation.kind].places else states.FAILED
+            self._take_back(operation)
         self._close(operation, outcome, why)
         return freed
+
+    def _take_back(self, operation: _Operation) -> None:
+        """What an operation has not recorded goes."""
+        if operation.kind == "create_image":
+            self._unfinished.append(operation.snapshot or "")
+        elif operation.snapshot is not None:
+            self._doomed.append(operation.snapshot)
+        if operation.rebuild is not None and operation.rebuild.before is not None:
+            self._hold(operation, operation.rebuild.before)
+
+    def refit(self, record: messages.Refit) -> messages.Refitted:
+        with self._lock:
+            operation = self._operations[record.operation]
+            rebuild = operation.rebuild
+            if rebuild is None or not self._is_open(operation.id, record.attempt) or operation.recorded:
+                return messages.Refitted("refused")
+            if rebuild.after is not None:
+                return messages.Refitted("accepted", rebuild.after.placement)
+            if record.generation != self._generations[record.node]:
+                return messages.Refitted("stale", view=self._view(record.node))
+            claim = self._claims[record.claim][1]
+            before = Sizes(claim.memory_mb, claim.disk_gb, claim.shared_vcpus, claim.placement)
+            after = Sizes(record.memory_mb, record.disk_gb, record.shared_vcpus, record.placement)
+            self._hold(operation, both(before, after))
+            operation.rebuild = msgspec.structs.replace(rebuild, before=before, after=after)
+            return messages.Refitted("accepted", after.placement)
+
+    def _hold(self, operation: _Operation, sizes: Sizes) -> int:
+        """Have the server's claim hold this."""
+        ((node, claim),) = self._held(operation.server)
+        changed = msgspec.structs.replace(claim, **msgspec.structs.asdict(sizes))
+        others = [other for other in self.claims_of(node) if other.id != claim.id]
+        host.usage_of(self._reports[node], [*others, changed])
+        self._claims[claim.id] = (node, changed)
+        self._generations[node] += 1
+        return self._generations[node]
+
+    def guests(self, record: messages.GuestsRequest) -> messages.Guests:
+        with self._lock:
+            servers = {claim.instance for node, claim in self._claims.values() if node == record.node}
+            return messages.Guests(tuple(self._guest(record.node, server) for server in sorted(servers)))
+
+    def power_seen(self, record: messages.PowerSeen) -> None:
+        with self._lock:
+            instance = self._instances[record.instance]
+            if self._open_operation(record.instance) or instance.vm_state != record.vm_state:
+                return
+            instance.power_state = record.power_state
+            if power.follow(record.vm_state, record.power_state) == "stop":
+                self._open("power_sync", record.instance, record.node)
 
     def release(self, record: messages.Release) -> messages.Released:
         with self._lock:
@@ -288,21 +364,23 @@ class FakeBook:
         with self._lock:
             if record.incarnation != self._incarnation:
                 raise errors.Conflict("This incarnation has been superseded.")
-            instance = self._instances.get(record.instance)
-            mine = [
-                (node, claim) for node, claim in self._claims.values() if claim.instance == record.instance
-            ]
-            here = tuple(claim for node, claim in mine if node == record.node)
-            opened = self._open_operation(record.instance)
-            return messages.GuestView(
-                record.instance,
-                record.node,
-                instance.vm_state if instance else None,
-                opened.id if opened else None,
-                len(mine) - len(here),
-                here,
-                self._forced_down,
-            )
+            return self._guest(record.node, record.instance)
+
+    def _guest(self, node: str, server: str) -> messages.GuestView:
+        instance = self._instances.get(server)
+        mine = [(where, claim) for where, claim in self._claims.values() if claim.instance == server]
+        here = tuple(claim for where, claim in mine if where == node)
+        opened = self._open_operation(server)
+        return messages.GuestView(
+            server,
+            node,
+            instance.vm_state if instance else None,
+            opened.id if opened else None,
+            len(mine) - len(here),
+            here,
+            self._forced_down,
+            instance.power_state if instance else None,
+        )
 
     def node_view(self, node: str, host: str) -> NodeView:
         with self._lock:
@@ -332,19 +410,34 @@ class FakeBook:
 
     def _supersede(self, operation: _Operation) -> None:
         operation.open, operation.failed = False, True
-        if operation.snapshot is not None and not operation.recorded:
-            self._doomed.append(operation.snapshot)
+        if not operation.recorded:
+            self._take_back(operation)
 
-    def _open(self, kind: str, server: str, node: str) -> Work:
+    def rebuild(self, server: str, demand: Demand | None = None, image: str = SERVER_IMAGE) -> Work:
+        instance, (held,) = self._instances[server], self._held(server)
+        states.require_start("rebuild", instance.vm_state, None)
+        asked = demand or instance.demand
+        refit = asked != instance.demand or holds_both(held[1].placement)
+        return self._open("rebuild", server, held[0], Rebuild(image, {}, asked, refit=refit))
+
+    def opened(self) -> Work | None:
+        operation = list(self._operations.values())[-1]
+        return self._work(operation) if operation.open else None
+
+    def _open(self, kind: str, server: str, node: str, rebuild: Rebuild | None = None) -> Work:
         operation = _Operation(f"operation-{next(self._ids)}", kind, server, self._host, node)
-        if kind == "shelve":
+        operation.rebuild = rebuild
+        if kind in ("shelve", "create_image"):
             operation.snapshot = f"image-{next(self._ids)}"
         self._operations[operation.id] = operation
         return self._work(operation)
 
     def _work(self, operation: _Operation) -> Work:
-        instance = self._instances[operation.server]
+        instance, rebuild = self._instances[operation.server], operation.rebuild
         image = {"create": SERVER_IMAGE, "unshelve": instance.image}.get(operation.kind)
+        held = self._held(operation.server)
+        claim = held[0][1] if held else None
+        placement = claim.placement if claim else None
         return Work(
             operation=operation.id,
             attempt=operation.attempt,
@@ -355,10 +448,13 @@ class FakeBook:
             user_id="user",
             host=operation.host,
             node=operation.node,
-            demand=instance.demand,
+            demand=rebuild.demand if rebuild else instance.demand,
             vm_state=instance.vm_state,
             step=operation.step,
-            image=image,
+            image=rebuild.image if rebuild else image,
+            claim=claim.id if claim else None,
+            placement=rebuild.after.placement if rebuild and rebuild.after else placement,
+            refit=rebuild is not None and rebuild.refit,
             snapshot=operation.snapshot,
             snapshot_name="a-shelved" if operation.snapshot else None,
             seconds_left=30.0,
@@ -378,14 +474,15 @@ class FakeBook:
         operation = self._operations[work.operation]
         if not operation.open:
             return
-        if "delete" in operation.kind:
+        if operation.deletes:
             self._leave(operation.server)
             self._close(operation, states.DONE)
         else:
             self._end(operation, states.FAILED, "It did not end in time.", clean=False)
 
     def set_state(self, server: str, vm_state: str) -> None:
-        self._instances[server].vm_state = vm_state
+        instance = self._instances[server]
+        instance.vm_state, instance.power_state = vm_state, power.OF_STATE.get(vm_state)
 
     def force_down(self, host: str) -> None:
         self._forced_down = True
@@ -415,7 +512,9 @@ class FakeBook:
 
     def outbox(self) -> None:
         while self._doomed:
-            self._delete_image(self._doomed.pop())
+            self._store.delete(self._doomed.pop())
+        while self._unfinished:
+            delete_unfinished(self._store, self._unfinished.pop())
 
     # --- parts -------------------------------------------------------------------------------------
 
@@ -459,6 +558,7 @@ class FakeBook:
         instance = self._instances[operation.server]
         operation.open, operation.failed = False, why is not None
         instance.vm_state = states.after(operation.kind, instance.vm_state, outcome)
+        instance.power_state = power.OF_STATE.get(instance.vm_state)
         instance.fault = why
 
     def _forget_image(self, server: str) -> None:

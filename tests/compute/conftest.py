@@ -21,7 +21,7 @@ def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeW
 
     def make_book(world: World) -> BookOfTests:
         if request.param == "fake book":
-            return FakeBook(world.images.delete)
+            return FakeBook(world.images)
         return RealBook(world.folder, world.images)
 
     def make() -> World:

@@ -20,7 +20,7 @@ from pinfold.rpcapi import messages
 from pinfold.rpcapi.context import Context
 from pinfold.rpcapi.messages import from_wire
 from tests.books import new_book, sqlite_url
-from tests.compute.books import Server
+from tests.compute.books import SERVER_IMAGE, Server
 from tests.conductor.box import Box
 
 T = TypeVar("T")
@@ -59,6 +59,15 @@ class BoxConductor:
     def guest(self, record: messages.GuestRequest) -> messages.GuestView:
         return self._box.call("guest", record, messages.GuestView)
 
+    def guests(self, record: messages.GuestsRequest) -> messages.Guests:
+        return self._box.call("guests", record, messages.Guests)
+
+    def power_seen(self, record: messages.PowerSeen) -> None:
+        self._box.call("power_seen", record, type(None))
+
+    def refit(self, record: messages.Refit) -> messages.Refitted:
+        return self._box.call("refit", record, messages.Refitted)
+
     def node_view(self, node: str, host: str) -> NodeView:
         return from_wire(self._box.manager.node_view(Context("req-test"), node=node, host=host), NodeView)
 
@@ -83,7 +92,14 @@ class RealBook:
         return self._box.last
 
     def ask(self, kind: str, server: str) -> Work:
-        self._box.ask("unshelve" if kind == "unshelve_in_place" else kind, server)
+        if kind == "soft_delete":
+            self._box.ask("delete", server, soft=True)
+        else:
+            self._box.ask("unshelve" if kind == "unshelve_in_place" else kind, server)
+        return self._box.last
+
+    def rebuild(self, server: str, demand: Demand | None = None, image: str = SERVER_IMAGE) -> Work:
+        self._box.ask_rebuild(server, demand, image)
         return self._box.last
 
     def offload_at_once(self, at_once: bool) -> None:
@@ -102,6 +118,12 @@ class RealBook:
     def expire(self, work: Work) -> None:
         self._box.age(work.instance, deadline=True)
         self._box.sweeper.operations()
+
+    def opened(self) -> Work | None:
+        work = self._box.compute.work
+        if not work or self.server(work[-1].instance).open_kind != work[-1].kind:
+            return None
+        return work[-1]
 
     def set_state(self, server: str, vm_state: str) -> None:
         self._write(sa.update(Instance).where(Instance.id == server).values(vm_state=vm_state))

@@ -10,8 +10,8 @@ from pinfold.compute.audit import decide
 from pinfold.model import states
 from pinfold.model.host import ClaimView
 from pinfold.rpcapi.messages import GuestView
-from pinfold.virt.driver import CRASHED, PAUSED, RUNNING, SHUTDOWN, Guest, GuestSpec
-from tests.compute.books import pinned
+from pinfold.virt.driver import CRASHED, PAUSED, RUNNING, SHUTDOWN, SUSPENDED, Guest, GuestSpec
+from tests.compute.books import Server, pinned
 from tests.compute.world import HOST, NODE, World
 
 
@@ -45,22 +45,62 @@ OFF, UP = _guest(SHUTDOWN), _guest(RUNNING)
         pytest.param(_view("incoming"), None, "nothing", id="incoming without a guest"),
         pytest.param(_view("current"), UP, "nothing", id="all is well"),
         pytest.param(_view("current"), None, "report", id="the guest has vanished"),
-        pytest.param(_view("current"), OFF, "power_on", id="off after a power cut"),
-        pytest.param(_view("current"), _guest(CRASHED), "power_on", id="crashed"),
-        pytest.param(_view("current"), _guest(PAUSED), "nothing", id="paused"),
+        pytest.param(_view("current"), OFF, "tell", id="its user has shut it down"),
+        pytest.param(_view("current"), _guest(CRASHED), "tell", id="crashed"),
+        pytest.param(_view("current"), _guest(SUSPENDED), "tell", id="suspended behind the book's back"),
+        pytest.param(_view("current"), _guest(PAUSED), "report", id="paused behind the book's back"),
+        pytest.param(_view("current", power_state=RUNNING), _guest(PAUSED), "tell", id="paused, news"),
+        pytest.param(_view("current", power_state=PAUSED), _guest(PAUSED), "report", id="paused, known"),
         pytest.param(_view("current", vm_state=states.STOPPED), OFF, "nothing", id="stopped"),
+        pytest.param(_view("current", vm_state=states.STOPPED), UP, "tell", id="stopped, but runs"),
+        pytest.param(
+            _view("current", vm_state=states.STOPPED, open_operation="o"), UP, "nothing", id="starting"
+        ),
+        pytest.param(_view("current", vm_state=states.PAUSED), _guest(PAUSED), "nothing", id="paused"),
+        pytest.param(_view("current", vm_state=states.PAUSED), OFF, "tell", id="paused, but off"),
+        pytest.param(_view("current", vm_state=states.PAUSED), UP, "report", id="paused, but runs"),
+        pytest.param(
+            _view("current", vm_state=states.SUSPENDED), OFF, "nothing", id="suspended, shown as off"
+        ),
+        pytest.param(_view("current", vm_state=states.SUSPENDED), UP, "report", id="suspended, but runs"),
+        pytest.param(_view("current", vm_state=states.SHELVED), UP, "report", id="shelved, but runs"),
+        pytest.param(_view("current", vm_state=states.SOFT_DELETED), OFF, "nothing", id="soft-deleted"),
+        pytest.param(
+            _view("current", vm_state=states.SOFT_DELETED), UP, "report", id="soft-deleted, but runs"
+        ),
+        pytest.param(_view("current", vm_state=states.ERROR), UP, "nothing", id="in error, runs"),
+        pytest.param(_view("current", vm_state=states.ERROR), OFF, "nothing", id="in error, off"),
         pytest.param(_view("current", vm_state=states.SHELVED), OFF, "nothing", id="shelved"),
         pytest.param(_view("current", open_operation="o"), OFF, "nothing", id="off, operation open"),
         pytest.param(_view("current", forced_down=True), OFF, "nothing", id="off, host forced down"),
         pytest.param(_view("current", other_claims=1), OFF, "nothing", id="off, another claim elsewhere"),
         pytest.param(_view("current", "incoming"), OFF, "nothing", id="off, being resized here"),
         pytest.param(_view("outgoing"), OFF, "nothing", id="outgoing"),
-        pytest.param(_view("current", "leftover"), UP, "report", id="claim and leftover: whose guest?"),
+        pytest.param(_view("current", "leftover"), UP, "keep_old", id="claim and a newer leftover"),
     ],
 )
 def test_what_follows_from_a_difference(view: GuestView, guest: Guest | None, action: str) -> None:
     """R3, R8 of the model; F018, F019."""
     assert decide(view, guest).action == action
+
+
+@pytest.mark.parametrize(
+    ("view", "guest", "action"),
+    [
+        pytest.param(_view("current"), OFF, "power_on", id="off after a power cut"),
+        pytest.param(_view("current"), _guest(CRASHED), "power_on", id="crashed"),
+        pytest.param(_view("current"), UP, "nothing", id="all is well"),
+        pytest.param(_view("current", vm_state=states.STOPPED), OFF, "nothing", id="stopped"),
+        pytest.param(_view("current", vm_state=states.PAUSED), OFF, "tell", id="its memory is lost"),
+        pytest.param(_view("current", open_operation="o"), OFF, "nothing", id="off, operation open"),
+        pytest.param(_view("current", forced_down=True), OFF, "nothing", id="off, host forced down"),
+        pytest.param(_view("current", other_claims=1), OFF, "nothing", id="off, another claim elsewhere"),
+        pytest.param(_view("incoming"), OFF, "nothing", id="incoming"),
+    ],
+)
+def test_what_follows_at_the_start_of_the_worker(view: GuestView, guest: Guest | None, action: str) -> None:
+    """R8: a guest that its host's power cut has stopped is started."""
+    assert decide(view, guest, starting=True).action == action
 
 
 def test_ones_own_operation_does_not_forbid_to_start_the_guest_again() -> None:
@@ -203,26 +243,64 @@ def test_a_fenced_worker_audits_nothing_away(world: World) -> None:
     assert len(world.used()) == 4
 
 
-def test_a_stopped_server_costs_a_call_at_some_audits_only(world: World) -> None:
-    server = world.boot(world.book.create(pinned(4)))
-    world.hypervisor.power_off(NODE, server)
-    world.book.set_state(server, states.STOPPED)
+def test_servers_that_are_as_the_book_says_cost_no_call_of_their_own(world: World) -> None:
+    """F114."""
+    for vm_state in (states.STOPPED, states.ACTIVE):
+        server = world.boot(world.book.create(pinned(2)))
+        if vm_state == states.STOPPED:
+            world.run(world.book.ask("stop", server))
     world.watch.events.clear()
-    for _ in range(11):
-        world.reconcile()
-    assert world.watch.events.count("conductor.guest") == 1
     world.reconcile()
-    assert world.watch.events.count("conductor.guest") == 2
+    assert world.watch.events == ["conductor.node_view", "conductor.guests"]
 
 
-def test_a_server_that_is_to_run_again_and_goes_off_is_started(world: World) -> None:
+def test_a_server_that_its_user_has_shut_down_from_inside_becomes_stopped(world: World) -> None:
+    """By an operation of its own, which anybody can see."""
     server = world.boot(world.book.create(pinned(4)))
     world.hypervisor.power_off(NODE, server)
-    world.book.set_state(server, states.STOPPED)
     world.reconcile()
+    work = world.book.opened()
+    assert work is not None
+    assert (work.kind, work.instance) == ("power_sync", server)
+    assert world.book.server(server).vm_state == states.ACTIVE
+    world.run(work)
+    assert world.book.server(server) == Server(states.STOPPED, None, None, None)
+    world.reconcile()
+    assert world.book.opened() is None
+    assert len(world.used()) == 4
+
+
+def test_a_guest_found_running_while_its_server_is_stopped_is_stopped_by_an_operation(world: World) -> None:
+    server = world.boot(world.book.create(pinned(4)))
+    world.run(world.book.ask("stop", server))
     world.hypervisor.power_on(NODE, server)
-    world.book.set_state(server, states.ACTIVE)
-    world.reconcile()
-    world.hypervisor.power_off(NODE, server)
     world.reconcile()
     assert world.guests() == {server: RUNNING}
+    work = world.book.opened()
+    assert work is not None
+    world.run(work)
+    assert world.guests() == {server: SHUTDOWN}
+    assert world.book.server(server).vm_state == states.STOPPED
+
+
+def test_what_has_changed_since_the_audit_looked_is_not_followed(world: World) -> None:
+    """The user is faster: the guest is off because a stop is under way."""
+    server = world.boot(world.book.create(pinned(4)))
+    world.hypervisor.power_off(NODE, server)
+
+    def stop() -> None:
+        world.book.ask("stop", server)
+
+    world.watch.on("conductor.power_seen", "before", stop)
+    world.reconcile()
+    work = world.book.opened()
+    assert work is not None
+    assert work.kind == "stop"
+
+
+def test_a_conductor_too_old_to_tell_of_guests_does_not_stop_the_audit(world: World) -> None:
+    left = world.boot(world.book.create(pinned(4)))
+    world.book.leave(left)
+    world.watch.lose("conductor.guests", "before", times=100)
+    world.tools.calls._stop.set()  # no second call
+    assert world.audit._told(NODE) == {}

@@ -11,9 +11,11 @@ import pytest
 from pinfold.compute.operations import PLANS
 from pinfold.compute.operations.attempt import Attempt
 from pinfold.compute.operations.runner import Deed, Plan
-from pinfold.model import states
+from pinfold.model import power, states
+from pinfold.model.rebuild import holds_both
+from pinfold.model.request import Demand
 from pinfold.model.work import Work
-from pinfold.virt.driver import RUNNING, SHUTDOWN, DriverError
+from pinfold.virt.driver import DriverError
 from tests.compute.books import pinned
 from tests.compute.conftest import MakeWorld
 from tests.compute.world import Killed, Picture, World
@@ -42,6 +44,30 @@ def _shelved(world: World, *, at_once: bool = False) -> str:
     world.book.offload_at_once(at_once)
     world.run(world.book.ask("shelve", server))
     return server
+
+
+def _in_state(world: World, *kinds: str) -> str:
+    """A server that has been through these operations."""
+    server = _boot(world)
+    for kind in kinds:
+        world.run(world.book.ask(kind, server))
+    return server
+
+
+def _plain(kind: str, ends: str, *before: str, name: str | None = None) -> Story:
+    """An operation that is one call of the hypervisor, after others that lead to where it starts."""
+    fails = {(): states.ACTIVE, ("stop",): states.STOPPED, ("pause",): states.PAUSED}.get(before)
+    return Story(
+        name or kind,
+        kind,
+        lambda world: world.book.ask(kind, _in_state(world, *before)),
+        ends,
+        fails or {"suspend": states.SUSPENDED, "soft_delete": states.SOFT_DELETED}[before[0]],
+    )
+
+
+def _rebuild(world: World, *before: str, demand: Demand | None = None) -> Work:
+    return world.book.rebuild(_in_state(world, *before), demand)
 
 
 def _shelve_to_keep(world: World) -> Work:
@@ -98,6 +124,38 @@ STORIES = (
         states.DELETED,
         "driver.destroy",
     ),
+    _plain("stop", states.STOPPED),
+    _plain("start", states.ACTIVE, "stop"),
+    _plain("reboot", states.ACTIVE),
+    _plain("hard_reboot", states.ACTIVE),
+    _plain("hard_reboot", states.ACTIVE, "stop", name="hard reboot of a stopped server"),
+    _plain("hard_reboot", states.ACTIVE, "pause", name="hard reboot of a paused server"),
+    _plain("hard_reboot", states.ACTIVE, "suspend", name="hard reboot of a suspended server"),
+    _plain("pause", states.PAUSED),
+    _plain("unpause", states.ACTIVE, "pause"),
+    _plain("suspend", states.SUSPENDED),
+    _plain("resume", states.ACTIVE, "suspend"),
+    _plain("soft_delete", states.SOFT_DELETED),
+    _plain("soft_delete", states.SOFT_DELETED, "pause", name="soft delete of a paused server"),
+    _plain("restore", states.ACTIVE, "soft_delete"),
+    _plain("create_image", states.ACTIVE),
+    _plain("create_image", states.STOPPED, "stop", name="create_image of a stopped server"),
+    _plain("create_image", states.PAUSED, "pause", name="create_image of a paused server"),
+    Story("rebuild", "rebuild", _rebuild, states.ACTIVE, states.ACTIVE),
+    Story(
+        "rebuild of a stopped server",
+        "rebuild",
+        lambda world: _rebuild(world, "stop"),
+        states.STOPPED,
+        states.STOPPED,
+    ),
+    Story(
+        "rebuild that asks for two cells",
+        "rebuild",
+        lambda world: _rebuild(world, demand=pinned(4, cells=2)),
+        states.ACTIVE,
+        states.ACTIVE,
+    ),
 )
 BY_NAME = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 
@@ -117,13 +175,17 @@ def assert_succeeded(world: World, story: Story, work: Work) -> None:
     server = world.book.server(work.instance)
     assert (server.vm_state, server.open_kind, server.fault) == (story.ends, None, None)
     claims = [claim for claim in world.book.claims(work.node) if claim.instance == work.instance]
-    expected = {states.ACTIVE: RUNNING, states.SHELVED: SHUTDOWN}.get(story.ends)
-    if expected is None:
+    expected = power.OF_STATE[story.ends]
+    if story.ends in (states.SHELVED_OFFLOADED, states.DELETED):
         assert claims == []
         assert world.guests() == {}
     else:
         assert [claim.role for claim in claims] == ["current"]
         assert world.guests() == {work.instance: expected}
+        assert len(world.used()) == 4
+        assert not holds_both(claims[0].placement)
+    if story.kind == "create_image":
+        assert world.images.get(work.snapshot or "").status == "active"
     world.check()
 
 
@@ -188,9 +250,23 @@ CHANGES = {
     "unshelve": ("driver.spawn",),
     "shelve": ("driver.power_off", "driver.snapshot", "store.upload"),
     "unshelve_in_place": ("driver.power_on",),
+    "start": ("driver.power_on",),
+    "restore": ("driver.power_on",),
+    "stop": ("driver.power_off",),
+    "soft_delete": ("driver.power_off",),
+    "reboot": ("driver.reboot",),
+    "hard_reboot": ("driver.reboot",),
+    "pause": ("driver.pause",),
+    "unpause": ("driver.unpause",),
+    "suspend": ("driver.suspend",),
+    "resume": ("driver.resume",),
+    "create_image": ("driver.snapshot",),
+    "rebuild": ("store.get",),
 }
+# Where a call is named for what comes with it.
+_NAMES = {"soft delete of a paused server": {"driver.power_off": "driver.power_off at once"}}
 FAILURES = [
-    pytest.param(story, event, when, id=f"{story.name}-{event}-{when}")
+    pytest.param(story, _NAMES.get(story.name, {}).get(event, event), when, id=f"{story.name}-{event}-{when}")
     for story in STORIES
     for event in CHANGES.get(story.kind, ())
     for when in ("before", "after")

@@ -80,6 +80,14 @@ class Endpoint:
         return self._answer("guest", record, messages.GuestRequest)
 
     @exported
+    def guests(self, context: Context, record: Any) -> Any:
+        return self._answer("guests", record, messages.GuestsRequest)
+
+    @exported
+    def power_seen(self, context: Context, record: Any) -> None:
+        self.book.power_seen(from_wire(record, messages.PowerSeen))
+
+    @exported
     def node_view(self, context: Context, node: str, host: str) -> Any:
         return to_wire(self.book.node_view(node, host))
 
@@ -100,7 +108,7 @@ class Cloud:
         now = self.runtime.now()
         self.store.create(Image(SERVER_IMAGE, "tiny", "queued", "project", "public", now, now))
         self.store.upload(SERVER_IMAGE, [DISK])
-        self.book = FakeBook(self.store.delete)
+        self.book = FakeBook(self.store)
         self.endpoint = Endpoint(self.book)
         self.watch = Watch()
         self.ended: list[str] = []
@@ -419,7 +427,9 @@ def test_it_audits_again_and_again(cloud: Cloud) -> None:
     work = cloud.cast(cloud.book.create(pinned(4)))
     eventually(lambda: cloud.state(work) == states.ACTIVE)
     cloud.hypervisor.power_off(NODE, work.instance)
-    eventually(lambda: cloud.guests() == {work.instance: RUNNING})
+    eventually(lambda: cloud.book.server(work.instance).open_kind == "power_sync")
+    cloud.cast(cloud.book.opened() or work)
+    eventually(lambda: cloud.state(work) == states.STOPPED)
 
 
 def test_the_machine_is_told_apart_by_an_id_that_stays(cloud: Cloud) -> None:

@@ -254,7 +254,7 @@ class Storm:
 def storm(folder: Path, seed: int, *, real: bool) -> None:
     world = World(
         folder,
-        lambda world: RealBook(world.folder, world.images) if real else FakeBook(world.images.delete),
+        lambda world: RealBook(world.folder, world.images) if real else FakeBook(world.images),
         partition=NARROW,
     )
     try:

@@ -122,6 +122,15 @@ class WatchedConductor:
     def guest(self, record: messages.GuestRequest) -> messages.GuestView:
         return self._call("guest", record, lambda conductor, copied: conductor.guest(copied))
 
+    def guests(self, record: messages.GuestsRequest) -> messages.Guests:
+        return self._call("guests", record, lambda conductor, copied: conductor.guests(copied))
+
+    def power_seen(self, record: messages.PowerSeen) -> None:
+        return self._call("power_seen", record, lambda conductor, copied: conductor.power_seen(copied))
+
+    def refit(self, record: messages.Refit) -> messages.Refitted:
+        return self._call("refit", record, lambda conductor, copied: conductor.refit(copied))
+
     def answer(self, record: messages.Answer) -> None:
         return self._call("answer", record, lambda conductor, copied: conductor.answer(copied))
 
@@ -209,13 +218,23 @@ class WatchedDriver:
         return self._watch.see("driver.suspend", lambda: self._driver.suspend(node, instance))
 
     def reboot(self, node: str, instance: str, *, hard: bool = False) -> PowerState:
-        return self._driver.reboot(node, instance, hard=hard)
+        return self._watch.see("driver.reboot", lambda: self._driver.reboot(node, instance, hard=hard))
 
     def unpause(self, node: str, instance: str) -> PowerState:
-        return self._driver.unpause(node, instance)
+        return self._watch.see("driver.unpause", lambda: self._driver.unpause(node, instance))
 
     def resume(self, node: str, instance: str) -> PowerState:
-        return self._driver.resume(node, instance)
+        return self._watch.see("driver.resume", lambda: self._driver.resume(node, instance))
+
+    def rebuild(self, spec: GuestSpec, image: Iterator[bytes], *, power_on: bool = True) -> PowerState:
+        pieces = list(image)
+        try:
+            return self._watch.see(
+                "driver.rebuild", lambda: self._driver.rebuild(spec, iter(pieces), power_on=power_on)
+            )
+        except witness.Refused as error:
+            self._refused.append(error.message)
+            raise
 
     def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
         return self._driver.console_log(node, instance, lines)
@@ -229,7 +248,7 @@ class WatchedStore:
         self._watch = watch
 
     def get(self, image: str) -> Image:
-        return self._store.get(image)
+        return self._watch.see("store.get", lambda: self._store.get(image))
 
     def list(self) -> list[Image]:
         return self._store.list()
@@ -324,12 +343,12 @@ class World:
         )
         self.audit = Audit(self.tools)
         self.conductor.heartbeat(messages.Heartbeat(HOST, incarnation))
-        self.reconcile()
+        self.reconcile(starting=True)
         watch.events.clear()
 
-    def reconcile(self) -> None:
+    def reconcile(self, *, starting: bool = False) -> None:
         """One audit, waited for."""
-        for done in self.audit.look(NODE):
+        for done in self.audit.look(NODE, starting=starting):
             assert done.wait(10)
 
     def run(self, work: Work, plans: Mapping[str, Plan] = PLANS, seconds: float | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,15 +15,16 @@ from pinfold.conductor.scheduler import Scheduler
 from pinfold.conductor.settings import Settings
 from pinfold.conductor.sweeper import Sweeper
 from pinfold.conductor.workers import Workers
-from pinfold.db import claims, hosts, starts
+from pinfold.db import claims, hosts, resets, starts
 from pinfold.db.models import Claim, Instance, Node, Operation, Outbox, Pin, Service
 from pinfold.db.operations import Requester
 from pinfold.db.session import Book
 from pinfold.image.files import FileStore
 from pinfold.image.store import Image
-from pinfold.model import host
+from pinfold.model import host, states
 from pinfold.model.host import NodeReport
 from pinfold.model.numa import HostCell, HostTopology
+from pinfold.model.rebuild import Rebuild
 from pinfold.model.request import Demand, demand_for
 from pinfold.model.work import Bell, Times, Work
 from pinfold.rpcapi import messages, wire
@@ -228,13 +230,62 @@ class Box:
                 "image_properties": {},
                 **more,
             }
-        start = getattr(starts, kind)
+        if kind == "create_image":
+            more = {"arguments": {"snapshot": self.runtime.new_id(), "snapshot_name": "image"}, **more}
+        start = getattr(starts, kind, None) or partial(starts.in_place, kind=kind)
         operation = self.runtime.new_id()
         bell: Bell = self.book.write(
-            lambda session: start(session, server, WHO, self.times, operation_id=operation, **more)
+            lambda session: start(
+                session, server, requester=WHO, times=self.times, operation_id=operation, **more
+            )
         )
         self.ring(bell)
         return bell
+
+    def ask_rebuild(
+        self, server: str, demand: Demand | None = None, image: str = "tiny", **fields: Any
+    ) -> Bell:
+        """Rebuild it from ``image``, which asks for ``demand`` (by default what it has)."""
+        wanted = Rebuild(image, {}, demand or self.server(server).demand, fields)
+        return self.ask("rebuild", server, wanted=wanted)
+
+    def reset(self, server: str, state: str) -> None:
+        """An admin says what state it is in."""
+        operation = self.runtime.new_id()
+        self.book.write(
+            lambda session: resets.reset_state(
+                session, server, state, WHO, self.times, operation_id=operation
+            )
+        )
+
+    def refit(self, work: Work, generation: int | None = None) -> messages.Refitted:
+        """The worker plans the place of a server that is rebuilt anew."""
+        report, view = self.book.read(lambda session: self._node(session, work.node))
+        others = [claim for claim in view.claims if claim.id != work.claim]
+        place = host.place(report, host.usage_of(report, others), work.demand)
+        assert place is not None, "it does not fit"
+        record = messages.Refit(
+            operation=work.operation,
+            attempt=work.attempt,
+            host=work.host,
+            incarnation=self.incarnations[work.host],
+            node=work.node,
+            generation=view.generation if generation is None else generation,
+            claim=work.claim or "",
+            memory_mb=work.demand.memory_mb,
+            disk_gb=work.demand.disk_gb,
+            shared_vcpus=work.demand.shared_vcpus,
+            placement=place.placement,
+        )
+        return self.call("refit", record, messages.Refitted)
+
+    def do(self, work: Work | None = None, power_state: int = 1) -> Work:
+        """The worker does all steps of what was cast last."""
+        work = work or self.last
+        for step in states.KINDS[work.kind].steps:
+            assert self.begin(work, step.name).accepted
+        assert self.finish(work, power_state).done
+        return work
 
     # --- whole operations ----------------------------------------------------------------------
 
@@ -345,3 +396,4 @@ class Box:
         self.sweeper.outbox()
         self.sweeper.reports()
         self.sweeper.offloads()
+        self.sweeper.reclaims()

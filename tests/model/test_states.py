@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinfold.model import errors, states
+from pinfold.model import errors, power, states
 
 
 def test_every_state_and_kind_of_the_table_is_declared() -> None:
@@ -20,7 +20,7 @@ def test_no_line_stands_twice() -> None:
 
 
 def test_every_operation_can_end_well_and_fail_from_each_state_it_may_start_in() -> None:
-    for kind in states.KINDS:
+    for kind in (kind.name for kind in states.KINDS.values() if kind.steps):
         for vm_state in states.VM_STATES:
             if not states.may_start(kind, vm_state):
                 continue
@@ -29,7 +29,7 @@ def test_every_operation_can_end_well_and_fail_from_each_state_it_may_start_in()
             }
             assert outcomes & {states.DONE, states.OFFLOADED, states.RECORDED}
             # a delete is never undone
-            assert states.FAILED in outcomes or "delete" in kind
+            assert states.FAILED in outcomes or kind in ("delete", "force_delete")
 
 
 def test_only_a_delete_leads_to_deleted_and_it_may_start_anywhere_else() -> None:
@@ -42,14 +42,69 @@ def test_a_server_that_is_being_built_always_shows_a_task() -> None:
     assert [step.shows for step in states.KINDS["create"].steps] == ["scheduling", "spawning", "spawning"]
 
 
-def test_an_open_operation_is_only_taken_over_by_a_delete() -> None:
-    for kind, declared in states.KINDS.items():
-        vm_state = next(state for state in states.VM_STATES if states.may_start(kind, state))
-        if declared.takes_over:
-            states.require_start(kind, vm_state, "shelve")
+def test_an_open_operation_is_only_taken_over_by_a_delete_a_hard_reboot_or_a_reset() -> None:
+    taken = {
+        kind.name: {other for other in states.KINDS if kind.may_take_over(other)}
+        for kind in states.KINDS.values()
+    }
+    everything = {"delete", "force_delete", "soft_delete", "reset_state"}
+    for kind, others in taken.items():
+        if kind in everything:
+            assert others == states.KINDS.keys()
+        elif kind == "hard_reboot":
+            assert others == {"reboot", "hard_reboot", "pause", "unpause", "suspend", "resume"}
         else:
-            with pytest.raises(errors.Conflict, match="operation shelve is under way"):
-                states.require_start(kind, vm_state, "shelve")
+            assert others == set()
+
+
+def test_an_open_operation_that_may_not_be_taken_over_is_named() -> None:
+    with pytest.raises(errors.Conflict, match="operation shelve is under way"):
+        states.require_start("hard_reboot", states.ACTIVE, "shelve")
+    states.require_start("hard_reboot", states.ACTIVE, "pause")
+
+
+def test_no_operation_but_an_offload_a_delete_or_a_failed_rebuild_loses_what_a_server_was() -> None:
+    """What fails leaves the server as it was."""
+    for line in states.TRANSITIONS:
+        if line.outcome == states.FAILED and line.kind != "create":
+            assert line.after == line.before, line
+
+
+@pytest.mark.parametrize("vm_state", states.VM_STATES)
+@pytest.mark.parametrize("seen", [0, 1, 3, 4, 6, 7])
+def test_what_follows_from_what_a_guest_does(vm_state: str, seen: int) -> None:
+    """The compute API's table of power states: active and off, stopped and not off, paused and off."""
+    stop = {
+        states.ACTIVE: {power.SHUTDOWN, power.CRASHED, power.SUSPENDED},
+        states.STOPPED: {power.RUNNING, power.PAUSED, power.SUSPENDED},
+        states.PAUSED: {power.SHUTDOWN, power.CRASHED},
+    }
+    follow = power.follow(vm_state, seen)
+    assert (follow == "stop") == (seen in stop.get(vm_state, ()))
+    if seen == power.OF_STATE.get(vm_state):
+        assert follow == "nothing"
+    if follow == "stop":
+        assert states.after("power_sync", vm_state, states.DONE) == states.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "task", "status"),
+    [
+        ("active", "rebooting", "REBOOT"),
+        ("active", "reboot_started", "REBOOT"),
+        ("active", "rebooting_hard", "HARD_REBOOT"),
+        ("active", "reboot_started_hard", "HARD_REBOOT"),
+        ("stopped", "rebooting_hard", "SHUTOFF"),
+        ("active", "rebuilding", "REBUILD"),
+        ("stopped", "rebuild_spawning", "REBUILD"),
+        ("error", "rebuilding", "REBUILD"),
+        ("paused", "unpausing", "PAUSED"),
+        ("active", "image_uploading", "ACTIVE"),
+        ("soft-delete", "restoring", "SOFT_DELETED"),
+    ],
+)
+def test_the_status_says_what_is_being_done(vm_state: str, task: str, status: str) -> None:
+    assert states.status(vm_state, task) == status
 
 
 def test_a_wrong_state_is_refused_with_the_right_ones_named() -> None:

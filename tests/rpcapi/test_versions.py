@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import msgspec
@@ -123,8 +124,11 @@ def test_the_docstring_tells_the_history(client: type) -> None:
     history = clients.CONDUCTOR if client is clients.ConductorClient else clients.COMPUTE
     told = (client.__doc__ or "").partition("Versions:")[2]
     for method, since in history.methods.items():
-        line = next(line for line in told.splitlines() if line.strip().startswith(since))
-        assert method in line
+        paragraph = re.search(
+            rf"^ +{re.escape(since)} (.*?)(?=^ +\d+\.\d+ |\Z)", told, re.DOTALL | re.MULTILINE
+        )
+        assert paragraph is not None
+        assert method in paragraph[1]
 
 
 def test_fields_that_came_later_have_defaults() -> None:

@@ -225,6 +225,11 @@ class SimDriver:
         )
         machine.guests[spec.instance] = SimGuest(record, disk)
 
+    def rebuild(self, spec: GuestSpec, image: Iterator[bytes], *, power_on: bool = True) -> PowerState:
+        disk, state = b"".join(image), RUNNING if power_on else SHUTDOWN
+        self._ask("rebuild", spec.node, spec.instance, lambda machine: self._boot(machine, spec, disk, state))
+        return state
+
     def migrate_disk(self, node: str, instance: str) -> Iterator[bytes]:
         return self.snapshot(node, instance)
 

@@ -1,4 +1,5 @@
-"""What a worker does for each kind of operation: one file per kind, run by ``runner``."""
+"""What a worker does for each kind of operation: one file per kind, run by ``runner``; those that are one call of the
+hypervisor are the table in ``guest``."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ from collections.abc import Mapping
 from pinfold.compute.operations import (
     confirm_resize,
     create,
+    create_image,
     delete,
+    guest,
     moving,
+    rebuild,
     revert_resize,
     shelve,
     shelve_offload,
@@ -30,5 +34,8 @@ PLANS: Mapping[str, Plan] = {
         *revert_resize.PLANS,
         delete.PLAN,
         delete.FORCE_PLAN,
+        create_image.PLAN,
+        rebuild.PLAN,
+        *guest.PLANS,
     )
 }

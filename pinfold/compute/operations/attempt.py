@@ -21,7 +21,7 @@ from pinfold.model.numa import Refusal
 from pinfold.model.work import Work
 from pinfold.rpcapi import messages
 from pinfold.runtime import Event, Runtime
-from pinfold.virt.driver import Driver
+from pinfold.virt.driver import NOSTATE, Driver, PowerState
 
 LOG = logging.getLogger(__name__)
 
@@ -78,8 +78,9 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 class Attempt:
-    """``held`` is the claim of this operation once it has one; ``accepted`` is whether the book has let this
-    attempt do anything yet; ``waits`` is what it has waited for and the book has not been told."""
+    """``held`` is the claim of this operation once it has one; ``placement`` is where the guest is, or is to be;
+    ``accepted`` is whether the book has let this attempt do anything yet; ``waits`` is what it has waited for and the
+    book has not been told."""
 
     def __init__(
         self, tools: Tools, conductor: Conductor, work: Work, deadline: float, queued: float = 0.0
@@ -89,6 +90,7 @@ class Attempt:
         self.work = work
         self.deadline = deadline
         self.held: Held | None = None
+        self.placement = work.placement
         self.accepted = False
         self.waits = {"queue": round(queued, 3)}
 
@@ -161,12 +163,16 @@ class Attempt:
 
     def guest_is_listed(self) -> bool:
         """Whether the hypervisor has a guest of the server; True when it cannot say."""
+        return self.power_state() is not None
+
+    def power_state(self) -> PowerState | None:
+        """What the server's guest does; None when the hypervisor has none, NOSTATE when it cannot say."""
         try:
             listed = self.tools.driver.list(self.work.node)
         except errors.PinfoldError as error:
             LOG.warning("%s: the hypervisor does not list its guests: %s", self, error)
-            return True
-        return any(guest.instance == self.work.instance for guest in listed)
+            return NOSTATE
+        return next((guest.power_state for guest in listed if guest.instance == self.work.instance), None)
 
     def remove_guest(self) -> bool:
         """Remove what this operation spawned, in a few tries; whether it is gone."""

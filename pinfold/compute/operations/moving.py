@@ -5,7 +5,7 @@ The disk travels as an image. Where source and destination are one node, the old
 
 from __future__ import annotations
 
-from pinfold.compute.operations import shelve, spawning
+from pinfold.compute.operations import guest, saving, spawning
 from pinfold.compute.operations.attempt import STORE_ERROR, Attempt, Failed
 from pinfold.compute.operations.runner import Deed, Plan
 from pinfold.compute.tracker import Held
@@ -15,7 +15,7 @@ from pinfold.virt import driver
 
 def migrate_disk(attempt: Attempt) -> None:
     """Hand the disk over: save it as the operation's image."""
-    shelve.save_as_image(attempt, attempt.tools.driver.migrate_disk)
+    saving.save_as_image(attempt, attempt.tools.driver.migrate_disk)
 
 
 def finish_migration(attempt: Attempt) -> None:
@@ -70,8 +70,8 @@ def restore(attempt: Attempt) -> None:
 def _plans(kind: str) -> tuple[Plan, ...]:
     claim = {"claim": Deed(spawning.claim, undo=spawning.nothing, begins=False)}
     send = {
-        "power_off": Deed(shelve.power_off, undo=shelve.power_on),
-        "migrate_disk": Deed(migrate_disk, undo=shelve.delete_image),
+        "power_off": Deed(guest.power_off, undo=guest.restore),
+        "migrate_disk": Deed(migrate_disk, undo=saving.delete_image),
     }
     return (
         Plan(kind, claim, driver.NOSTATE, states.CLAIM, nothing_made, "incoming"),

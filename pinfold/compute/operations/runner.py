@@ -215,6 +215,8 @@ class Runner:
             tools.tracker.released(work.node, finished.released, finished.generation)
         elif attempt.held is not None and finished.generation is not None:
             tools.tracker.changed_role(work.node, attempt.held.claim, plan.becomes, finished.generation)
+        elif finished.generation is not None:
+            tools.tracker.outdated(work.node)
 
     def _refused_at_the_end(self, attempt: Attempt, plan: Plan, finished: messages.Finished) -> None:
         LOG.info("%s: its end was refused", attempt)

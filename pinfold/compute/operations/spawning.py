@@ -71,7 +71,7 @@ def _spawn_from_image(attempt: Attempt) -> None:
 
 
 def spec_of(attempt: Attempt) -> GuestSpec:
-    """What is to run, on the claim that the attempt holds."""
+    """What is to run, on the claim that the attempt holds, or else where it is told."""
     work, held = attempt.work, attempt.held
     return GuestSpec(
         instance=work.instance,
@@ -80,11 +80,11 @@ def spec_of(attempt: Attempt) -> GuestSpec:
         vcpus=work.demand.vcpus,
         memory_mb=work.demand.memory_mb,
         disk_gb=work.demand.disk_gb,
-        placement=held.placement if held else None,
+        placement=held.placement if held else attempt.placement,
     )
 
 
-def with_image(attempt: Attempt, image_id: str | None, call: Callable[[Iterator[bytes]], None]) -> None:
+def with_image(attempt: Attempt, image_id: str | None, call: Callable[[Iterator[bytes]], object]) -> None:
     """``call`` with the data of an image; what ends that early is what is raised. Raises Failed, Refused."""
     if image_id is None:
         raise _image_gone(attempt.work, image_id)

@@ -1,4 +1,4 @@
-"""One file per kind of operation: what its finish, its failure and its recovery write in the book."""
+"""One file per kind of operation that is not plain: what its finish, failure and recovery write in the book."""
 
 from __future__ import annotations
 
@@ -6,14 +6,32 @@ from pinfold.conductor.operations.base import Plan
 from pinfold.conductor.operations.confirm_resize import ConfirmResize
 from pinfold.conductor.operations.create import Create
 from pinfold.conductor.operations.delete import Delete
+from pinfold.conductor.operations.inplace import InPlace
 from pinfold.conductor.operations.moving import Moving
+from pinfold.conductor.operations.rebuild import Rebuild
 from pinfold.conductor.operations.revert_resize import RevertResize
 from pinfold.conductor.operations.shelve import Shelve
 from pinfold.conductor.operations.shelve_offload import ShelveOffload
+from pinfold.conductor.operations.soft_delete import Restore, SoftDelete
 from pinfold.conductor.operations.unshelve import Unshelve
 from pinfold.conductor.operations.unshelve_in_place import UnshelveInPlace
 
+# Kinds whose end is written as that of any operation in its place.
+_PLAIN = (
+    "create_image",
+    "hard_reboot",
+    "pause",
+    "power_sync",
+    "reboot",
+    "resume",
+    "start",
+    "stop",
+    "suspend",
+    "unpause",
+)
+
 PLANS: dict[str, Plan] = {
+    **dict.fromkeys(_PLAIN, InPlace()),
     "create": Create(),
     "shelve": Shelve(),
     "shelve_offload": ShelveOffload(),
@@ -25,4 +43,7 @@ PLANS: dict[str, Plan] = {
     "revert_resize": RevertResize(),
     "delete": Delete(),
     "force_delete": Delete(),
+    "soft_delete": SoftDelete(),
+    "restore": Restore(),
+    "rebuild": Rebuild(),
 }

@@ -18,11 +18,12 @@ from pinfold.db import claims as book_claims
 from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.operations import Fault
-from pinfold.model import states
 from pinfold.model.work import Bell
 from pinfold.rpcapi.messages import Abort, Finished
 
 Held = Sequence[tuple[Claim, Node]]
+
+recorded = operations.is_recorded
 
 
 class Freed(msgspec.Struct, frozen=True):
@@ -138,12 +139,6 @@ class Plan(Protocol):
 
     def entered(self, deed: Deed, step: str) -> bool:
         """The worker begins ``step``, which has been noted. For ``record``: whether to go on and offload."""
-
-
-def recorded(operation: Operation) -> bool:
-    """Whether the operation is past the point of no return."""
-    forward = {step.name for step in states.KINDS[operation.kind].steps if step.forward}
-    return any(entry["step"] in forward for entry in operation.log)
 
 
 def gave_up(deed: Deed, host: str) -> Fault:

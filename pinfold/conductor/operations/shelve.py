@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinfold.conductor.operations import inplace
-from pinfold.conductor.operations.base import Deed, Freed, recorded
+from pinfold.conductor.operations.base import Deed, Freed
 from pinfold.db import claims as book_claims
 from pinfold.db import operations
 from pinfold.db.operations import Fault
@@ -17,7 +17,7 @@ class Shelve(inplace.InPlace):
         if step != "record":
             return bool(deed.operation.arguments.get("offload"))
         if deed.instance.vm_state != states.SHELVED:
-            operations.record(deed.operation, deed.instance, deed.at)
+            operations.record(deed.session, deed.operation, deed.instance, deed.at)
             offload = deed.settings.shelved_offload_time == 0
             deed.operation.arguments = {**deed.operation.arguments, "offload": offload}
         if deed.operation.arguments["offload"]:
@@ -32,7 +32,7 @@ class Shelve(inplace.InPlace):
         return inplace.offloaded(deed, node)
 
     def give_up(self, deed: Deed, fault: Fault) -> None:
-        if recorded(deed.operation):
+        if operations.is_recorded(deed.operation):
             inplace.offloaded_unseen(deed, fault)
         else:
             super().give_up(deed, fault)

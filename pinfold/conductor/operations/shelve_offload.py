@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pinfold.conductor.operations import inplace
-from pinfold.conductor.operations.base import Deed, Freed, recorded
+from pinfold.conductor.operations.base import Deed, Freed
+from pinfold.db import operations
 from pinfold.db.operations import Fault
 
 
@@ -14,7 +15,7 @@ class ShelveOffload(inplace.InPlace):
         return inplace.offloaded(deed, node)
 
     def give_up(self, deed: Deed, fault: Fault) -> None:
-        if recorded(deed.operation):
+        if operations.is_recorded(deed.operation):
             inplace.offloaded_unseen(deed, fault)
         else:
             super().give_up(deed, fault)
