@@ -27,12 +27,17 @@ Start = Callable[[Call, Any], Write]
 
 
 class Action(msgspec.Struct, frozen=True):
-    """An action: its policy rule, the schema of its value, and how it starts."""
+    """An action: its policy rule, the schema of its value, and how it starts.
+
+    ``locks``: a lock on the server is heeded. ``answer`` makes the body of the reply.
+    """
 
     rule: str
     body: Body
     start: Start
     status: int = 202
+    locks: bool = True
+    answer: Callable[[Call, Any], Any] | None = None
 
 
 def act(call: Call, server: str) -> Reply:
@@ -46,10 +51,10 @@ def act(call: Call, server: str) -> Reply:
     start = action.start(call, value)
 
     def write(session: Any) -> Bell:
-        return start(session, servers.owned(session, call, server, action.rule))
+        return start(session, servers.owned(session, call, server, action.rule, lock_matters=action.locks))
 
     call.deps.ring(call.deps.book.write(write), call.context)
-    return Reply(status=action.status)
+    return Reply(action.answer(call, value) if action.answer else None, status=action.status)
 
 
 def _shelve(call: Call, value: Any) -> Write:
@@ -136,6 +141,9 @@ ACTIONS = {
     "migrate": Action("os-migrate-server:migrate", schemas_moves.MIGRATE, server_moves.migrate),
     "confirmResize": Action("servers:confirm_resize", schemas.ANYTHING, server_moves.confirm, 204),
     "revertResize": Action("servers:revert_resize", schemas.ANYTHING, server_moves.revert),
+    "evacuate": Action(
+        "os-evacuate", schemas_moves.EVACUATE, server_moves.evacuate, 200, False, server_moves.evacuated
+    ),
     "forceDelete": Action("os-deferred-delete:force", schemas.ANYTHING, _force_delete),
 }
 
@@ -147,7 +155,6 @@ NOT_BUILT: dict[str, tuple[int, int]] = {
     "changePassword": (1, 104),
     "createBackup": (1, 104),
     "createImage": (1, 104),
-    "evacuate": (1, 104),
     "lock": (1, 104),
     "os-getConsoleOutput": (1, 104),
     "os-getRDPConsole": (1, 5),

@@ -36,8 +36,8 @@ def create(call: Call) -> Reply:
     arguments, zone = destination(call, wanted)
     flavor = sizes.chosen(call, wanted["flavorRef"])
     image = _image(call, wanted, flavor)
-    password = wanted.get("adminPass") or _random(call, call.deps.settings.password_length)
-    reservation = "r-" + _random(call, 8).lower()
+    password = wanted.get("adminPass") or random_text(call, call.deps.settings.password_length)
+    reservation = "r-" + random_text(call, 8).lower()
     fields = _fields(call, wanted, flavor, image, zone) | {"reservation_id": reservation}
     ids = [call.new_id() for _ in range(most)]
     operations = [call.new_id() for _ in range(most)]
@@ -240,6 +240,7 @@ def _image(call: Call, wanted: dict[str, Any], flavor: FlavorRow) -> Image:
     return image
 
 
-def _random(call: Call, length: int) -> str:
+def random_text(call: Call, length: int) -> str:
+    """Letters and digits, for passwords and names."""
     choice = call.deps.runtime.random().choice
     return "".join(choice(_LETTERS) for _ in range(length))

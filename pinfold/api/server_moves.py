@@ -8,11 +8,16 @@ from typing import Any
 from pinfold.api import sizes
 from pinfold.api.call import Call
 from pinfold.api.places import check_place
+from pinfold.api.server_create import random_text
+from pinfold.db import instances as book_instances
 from pinfold.db import moves
 from pinfold.db import quotas as book_quotas
 from pinfold.db.instances import Owned
 from pinfold.db.models import Instance
+from pinfold.model import errors
 from pinfold.model.work import Bell
+
+_NO_PASSWORD_SINCE, _STOPS_SINCE = 14, 95
 
 Write = Callable[[Any, Owned], Bell]
 
@@ -67,6 +72,34 @@ def migrate(call: Call, value: Any) -> Write:
         )
 
     return write
+
+
+def evacuate(call: Call, value: Any) -> Write:
+    """Off a host that is dead; from 2.95 on it is shut down after that."""
+    operation = call.new_id()
+    host = value.get("host")
+    if host is not None and not call.deps.book.read(lambda session: book_instances.knows_host(session, host)):
+        raise errors.NotFound(f"Compute host {host} could not be found.", code="unknown-host")
+
+    def write(session: Any, server: Owned) -> Bell:
+        return moves.evacuate(
+            session,
+            server.id,
+            call.requester,
+            call.deps.times,
+            operation_id=operation,
+            host=host,
+            stops=call.minor >= _STOPS_SINCE,
+        )
+
+    return write
+
+
+def evacuated(call: Call, value: Any) -> Any:
+    """The body of the answer to an evacuation: none from 2.14 on."""
+    if call.minor >= _NO_PASSWORD_SINCE or not call.deps.settings.enable_instance_password:
+        return None
+    return {"adminPass": value.get("adminPass") or random_text(call, call.deps.settings.password_length)}
 
 
 def confirm(call: Call, value: Any) -> Write:

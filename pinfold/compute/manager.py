@@ -47,6 +47,7 @@ class Manager:
     shelve_offload = _takes("shelve_offload", "Remove the guest of a shelved server.")
     resize = _takes("resize", "One leg of a resize.")
     migrate = _takes("migrate", "One leg of a cold migration.")
+    evacuate = _takes("evacuate", "Claim a place for a server whose host is dead, and spawn it.")
     confirm_resize = _takes("confirm_resize", "Remove the old guest of a server that was moved.")
     revert_resize = _takes(
         "revert_resize", "Remove the new guest of a server that was moved, or start the old one."

@@ -12,7 +12,7 @@ from pinfold.db import claims as book_claims
 from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.operations import Requester
-from pinfold.db.starts import refuse_leftovers
+from pinfold.db.starts import refuse_leftovers, require_fenced
 from pinfold.db.types import epoch
 from pinfold.model import errors, states
 from pinfold.model.request import Demand
@@ -116,6 +116,66 @@ def _check_size(instance: Instance, size: Size) -> None:
         raise errors.InvalidRequest(
             f"flavorRef: the disk of the server has {old} GB and cannot shrink to {new} GB.",
             code="smaller-disk",
+        )
+
+
+def evacuate(
+    session: Session,
+    instance_id: str,
+    requester: Requester,
+    times: Times,
+    *,
+    operation_id: str,
+    host: str | None = None,
+    stops: bool = False,
+) -> Bell:
+    """Open an evacuation from a host that is down, taking an open operation over. ``stops``: it is not to run then.
+
+    Raises as ``resize``; errors.InvalidRequest where the host is up.
+    """
+    if operations.is_written(session, operation_id):
+        return Bell(run=(operation_id,))
+    instance, opened, at = operations.lock_for_start(session, instance_id)
+    if opened is not None and opened.kind in ("delete", "force_delete"):
+        raise errors.Conflict("Cannot evacuate the server: it is being deleted.", code="operation-open")
+    states.require_start("evacuate", instance.vm_state, opened.kind if opened else None)
+    claims = book_claims.of_instance(session, instance_id)
+    current = _place(claims, book_claims.CURRENT, "evacuate")
+    _require_dead(session, current[1], host, times)
+    others = [held for held in book_claims.holding(claims) if held[0] is not current[0]]
+    for claim, node in others:
+        # the old end of a move runs nothing; the new one may
+        if claim.role == book_claims.INCOMING:
+            require_fenced(session, node, "evacuate")
+    refuse_leftovers(session, instance, "evacuate")
+    if opened is not None:
+        operations.supersede(session, opened, instance, at)
+    operations.to_leftovers(opened, others)
+    operations.insert(
+        session,
+        operation_id=operation_id,
+        kind="evacuate",
+        instance=instance,
+        requester=requester,
+        times=times,
+        at=at,
+        arguments={
+            "runs": instance.vm_state != states.STOPPED and not stops,
+            "source": [current[1].host, current[1].name],
+            "old_flavor": instance.flavor.get("flavorid"),
+            **({"host": host} if host else {}),
+        },
+    )
+    return Bell(run=(operation_id,))
+
+
+def _require_dead(session: Session, node: Node, host: str | None, times: Times) -> None:
+    if host == node.host:
+        raise errors.InvalidRequest(f"host: the server is on host {host} already.", code="own-host")
+    if hosts.host_is_up(session, node.host, times.service_down):
+        raise errors.InvalidRequest(
+            f"Compute service of host {node.host} is up. Its servers are evacuated once it is down, or forced down.",
+            code="host-up",
         )
 
 

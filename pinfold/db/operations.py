@@ -30,6 +30,7 @@ DELETE_IMAGE, DELETE_UNFINISHED_IMAGE = "delete_image", "delete_unfinished_image
 POSTED = "posted"
 
 
+
 class Place(Protocol):
     """Where a cast goes: a node's row, or a scheduler's candidate."""
 
@@ -380,7 +381,11 @@ def work_for(
         demand=demand_of(operation, instance),
         vm_state=instance.vm_state,
         step=operation.step,
-        image={"create": instance.image_ref, "unshelve": instance.shelved_image}.get(operation.kind),
+        image={
+            "create": instance.image_ref,
+            "evacuate": instance.image_ref,
+            "unshelve": instance.shelved_image,
+        }.get(operation.kind),
         snapshot=arguments.get("snapshot"),
         snapshot_name=arguments.get("snapshot_name"),
         snapshot_properties=arguments.get("snapshot_properties", {}),

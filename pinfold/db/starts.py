@@ -307,10 +307,16 @@ def _on_its_host(
 def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
     """No guest runs twice: while one may still run somewhere, the server is placed nowhere else."""
     for claim, node in book_claims.of_instance(session, instance.id):
-        service = hosts.worker(session, node.host)
-        if claim.role == book_claims.LEFTOVER and not (service and service.forced_down):
-            raise errors.Conflict(
-                f"Cannot {kind} the server: host {node.host} may still run its former guest. Wait until that host "
-                "is back and has cleaned up, or force it down once it is fenced.",
-                code="leftover",
-            )
+        if claim.role == book_claims.LEFTOVER:
+            require_fenced(session, node, kind)
+
+
+def require_fenced(session: Session, node: Node, kind: str) -> None:
+    """Raise errors.Conflict unless an operator has said that nothing runs on the node's host."""
+    service = hosts.worker(session, node.host)
+    if service is None or not service.forced_down:
+        raise errors.Conflict(
+            f"Cannot {kind} the server: host {node.host} may still run its former guest. Wait until that host "
+            "is back and has cleaned up, or force it down once it is fenced.",
+            code="leftover",
+        )

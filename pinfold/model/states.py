@@ -189,6 +189,17 @@ KINDS = {
             ),
             deadline=300,
         ),
+        Kind(
+            "evacuate",
+            (
+                Step("schedule", "conductor", shows="rebuilding"),
+                Step("claim", "compute", shows="rebuilding", undo="release"),
+                Step("spawn", "compute", shows="rebuild_spawning", undo="destroy"),
+            ),
+            deadline=600,
+            places=True,
+            takes_over=EVERYTHING,
+        ),
         Kind("delete", _DELETE_STEPS, deadline=120, takes_over=EVERYTHING),
         Kind("force_delete", _DELETE_STEPS, deadline=120, takes_over=EVERYTHING),
         _guest("soft_delete", "power_off", "soft-deleting", takes_over=EVERYTHING),
@@ -337,6 +348,15 @@ TRANSITIONS: tuple[Transition, ...] = (
             DONE: (ACTIVE, "The new place is given up; the guest runs in the old one."),
             OFF: (STOPPED, "The new place is given up; the guest is shut down in the old one."),
             FAILED: (RESIZED, "The guest in the new place had not been touched."),
+        },
+    ),
+    *_lines(
+        "evacuate",
+        (ACTIVE, STOPPED, ERROR),
+        {
+            DONE: (ACTIVE, "A new guest runs in a new place; what its dead host has is a leftover."),
+            OFF: (STOPPED, "A new guest is shut down in a new place; what its dead host has is a leftover."),
+            FAILED: (None, "The new place is given up; the old one is as it was."),
         },
     ),
     *_lines("delete", _ANY, _GONE),

@@ -52,6 +52,7 @@ COMPUTE = History(
         "shelve_offload": "1.0",
         "delete": "1.0",
         "report": "1.0",
+        "evacuate": "1.1",
         "confirm_resize": "1.1",
         "create_image": "1.1",
         "hard_reboot": "1.1",
@@ -188,8 +189,8 @@ class ComputeClient:
 
     Versions:
       1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
-      1.1  resize, migrate, confirm_resize, revert_resize; Work.leg, Work.runs, Work.same_node; start, stop, reboot,
-           hard_reboot, pause, unpause, suspend, resume, power_sync, create_image, rebuild, soft_delete, restore;
+      1.1  resize, migrate, evacuate, confirm_resize, revert_resize; Work.leg, Work.runs, Work.same_node; start, stop,
+           reboot, hard_reboot, pause, unpause, suspend, resume, power_sync, create_image, rebuild, soft_delete, restore;
            Work.snapshot_owner, Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
     """
 

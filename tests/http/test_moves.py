@@ -141,3 +141,51 @@ def test_moves_want_the_right_state(cloud: Cloud) -> None:
     for action in ("resize", "migrate", "confirmResize", "revertResize"):
         value = {"flavorRef": "p2"} if action == "resize" else None
         assert cloud.act(server, action, value, cloud.admin).status_code == 409
+
+
+def test_an_evacuation_is_for_admins_and_from_a_host_that_is_down(cloud: Cloud) -> None:
+    server = cloud.boot()
+    home = cloud.show(server)["OS-EXT-SRV-ATTR:host"]
+    other = "n2" if home == "n1" else "n1"
+    assert cloud.act(server, "evacuate", {}).status_code == 403
+    assert cloud.act(server, "evacuate", {}, cloud.admin).status_code == 400
+    cloud.box.die(home)
+    assert cloud.act(server, "evacuate", {"host": home}, cloud.admin).status_code == 400
+    assert cloud.act(server, "evacuate", {"host": "nowhere"}, cloud.admin).status_code == 404
+    assert cloud.act(server, "evacuate", {"force": True}, cloud.admin).status_code == 400
+    answer = cloud.act(server, "evacuate", {"host": other}, cloud.admin)
+    assert (answer.status_code, answer.content) == (200, b"")
+    shown = cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-STS:task_state"]) == ("REBUILD", "rebuilding")
+    assert shown["OS-EXT-SRV-ATTR:host"] == home
+
+
+def test_an_evacuation_does_not_heed_a_lock_and_takes_an_operation_over(cloud: Cloud) -> None:
+    server = cloud.boot()
+    assert cloud.act(server, "shelve").status_code == 202
+    cloud.box.die(cloud.show(server)["OS-EXT-SRV-ATTR:host"])
+    assert cloud.act(server, "evacuate", {}, cloud.admin).status_code == 200
+    cloud.box.runner.run(cloud.open_operation(server))
+    assert cloud.box.last.kind == "evacuate"
+
+
+def test_before_2_14_an_evacuation_answers_a_password(cloud: Cloud) -> None:
+    server = cloud.boot()
+    cloud.box.die(cloud.show(server)["OS-EXT-SRV-ATTR:host"])
+    old = cloud.client(ADMIN, "2.13")
+    assert cloud.act(server, "evacuate", {}, old).status_code == 400
+    answer = cloud.act(server, "evacuate", {"onSharedStorage": False}, old)
+    assert answer.status_code == 200
+    assert answer.json()["adminPass"]
+
+
+@pytest.mark.parametrize(("version", "runs"), [("2.94", True), ("2.95", False)])
+def test_from_2_95_on_an_evacuated_server_is_shut_down(cloud: Cloud, version: str, runs: bool) -> None:
+    server = cloud.boot()
+    cloud.box.die(cloud.show(server)["OS-EXT-SRV-ATTR:host"])
+    assert cloud.act(server, "evacuate", {}, cloud.client(ADMIN, version)).status_code == 200
+    cloud.box.runner.run(cloud.open_operation(server))
+    assert cloud.box.last.runs is runs
+    cloud.box.claim(cloud.box.last)
+    assert cloud.box.finish(cloud.box.last).done
+    assert cloud.show(server)["status"] == ("ACTIVE" if runs else "SHUTOFF")

@@ -27,12 +27,21 @@ class Course(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A move: what comes before it, and the request. ``one_host``: source and destination are one."""
+    """A move: what comes before it, and the request. ``one_host``: source and destination are one; ``kills`` a host
+    before the request."""
 
     name: str
     prepare: Callable[[Town], str]
     ask: Callable[[Town, str], None]
     one_host: bool = False
+    kills: str | None = None
+
+    def begin(self, town: Town, server: str) -> None:
+        """The request, after what comes right before it."""
+        if self.kills is not None:
+            town.power_cut(self.kills)
+        town.events.clear()
+        self.ask(town, server)
 
 
 def _resized(town: Town) -> str:
@@ -54,6 +63,7 @@ CASES = (
     Case("confirm on its host", _resized, Town.confirm, one_host=True),
     Case("revert", _resized, Town.revert),
     Case("revert on its host", _resized, Town.revert, one_host=True),
+    Case("evacuate", Town.boot, Town.evacuate, kills="n1"),
 )
 EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -67,10 +77,10 @@ def town_for(case: Case, make_town: MakeTown) -> Town:
 def course(case: Case, town: Town) -> Course:
     server = case.prepare(town)
     before = plain(town.picture(), server)
-    town.events.clear()
-    case.ask(town, server)
+    case.begin(town, server)
     town.pump()
     events = tuple(town.events)
+    town.restart_dead()
     town.settle(server)
     check(town)
     after = plain(town.picture(), server)
@@ -104,13 +114,15 @@ def run(
 ) -> tuple[str, Picture]:
     """The case with one blow at an event; the server, and what there is once all has settled."""
     server = case.prepare(town)
-    town.events.clear()
 
     def at(count: int, event: str, moment: str) -> None:
         if (count, moment) == (number, when):
             town.at = None
             blow(event)
 
+    if case.kills is not None:
+        town.power_cut(case.kills)
+    town.events.clear()
     town.at = at
     case.ask(town, server)
     town.pump()
@@ -148,7 +160,9 @@ def test_every_step_may_be_done_twice(case: Case, make_town: MakeTown) -> None:
         worker.watch.doubled = True
     town.twice = True
     server = case.prepare(town)
-    case.ask(town, server)
+    case.begin(town, server)
+    town.pump()
+    town.restart_dead()
     town.settle(server)
     check(town)
     assert plain(town.picture(), server) == usual.after

@@ -285,6 +285,9 @@ class Town:
     def migrate(self, server: str, host: str | None = None) -> None:
         self._start(moves.migrate, server, image_id=self.runtime.new_id(), host=host)
 
+    def evacuate(self, server: str, host: str | None = None, *, stops: bool = False) -> None:
+        self._start(moves.evacuate, server, host=host, stops=stops)
+
     def confirm(self, server: str) -> None:
         self._start(moves.confirm, server)
 

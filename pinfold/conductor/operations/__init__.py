@@ -6,6 +6,7 @@ from pinfold.conductor.operations.base import Plan
 from pinfold.conductor.operations.confirm_resize import ConfirmResize
 from pinfold.conductor.operations.create import Create
 from pinfold.conductor.operations.delete import Delete
+from pinfold.conductor.operations.evacuate import Evacuate
 from pinfold.conductor.operations.inplace import InPlace
 from pinfold.conductor.operations.moving import Moving
 from pinfold.conductor.operations.rebuild import Rebuild
@@ -41,6 +42,7 @@ PLANS: dict[str, Plan] = {
     "migrate": Moving(),
     "confirm_resize": ConfirmResize(),
     "revert_resize": RevertResize(),
+    "evacuate": Evacuate(),
     "delete": Delete(),
     "force_delete": Delete(),
     "soft_delete": SoftDelete(),
