@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from pinfold.cmd.assembly.compute import build, settings_from
 from pinfold.conf import compute, image, rpc, service, virt
+from pinfold.metrics import WorkerMetrics
 from pinfold.rpcapi.local import Hub, LocalTransport
 from pinfold.runtime import RealRuntime
 
@@ -72,6 +73,7 @@ state_path = {tmp_path}/hypervisor
 path = {tmp_path}/images
 """
     runtime = RealRuntime()
-    service = build(_conf(tmp_path, text), runtime, LocalTransport(Hub(runtime)), lambda why: None)
+    transport = LocalTransport(Hub(runtime))
+    service = build(_conf(tmp_path, text), runtime, transport, lambda why: None, WorkerMetrics())
     service.stop()
     assert service.incarnation
