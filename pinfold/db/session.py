@@ -21,7 +21,13 @@ from pinfold.runtime import Runtime
 
 T = TypeVar("T")
 
-_AGAIN = (db_errors.DBDeadlock, db_errors.DBConnectionError, db_errors.RetryRequest)
+_AGAIN = (
+    db_errors.DBDeadlock,
+    db_errors.DBConnectionError,
+    db_errors.RetryRequest,
+    # what oslo.db leaves as it is: no connection could be made
+    sa.exc.OperationalError,
+)
 _TRIES = 8
 
 #: In a session's info: this transaction has been run before, and may have committed although its answer was lost.

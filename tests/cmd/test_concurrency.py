@@ -87,11 +87,13 @@ for thing in (threading.Lock(), FairLock()._guard, threading.Condition()._lock, 
 
 
 def test_with_threads_locks_of_what_is_imported_later_are_native() -> None:
+    """F105."""
     done = python(f"{CHOOSE}\n{_KINDS}")
     assert done.stdout.splitlines() == ["threading", "_thread", "_thread", "_thread", "_thread"]
 
 
 def test_with_eventlet_locks_of_what_is_imported_later_are_green(tmp_path: Path) -> None:
+    """F105."""
     done = python(f"{CHOOSE}\n{_KINDS}", "--config-file", str(configured(tmp_path, "a", "eventlet")))
     chosen, *kinds = done.stdout.splitlines()
     assert chosen == "eventlet"
@@ -100,18 +102,21 @@ def test_with_eventlet_locks_of_what_is_imported_later_are_green(tmp_path: Path)
 
 @pytest.mark.parametrize("module", ["oslo_service.service", "oslo_messaging"])
 def test_what_decides_the_mode_in_passing_must_not_come_first(module: str) -> None:
+    """F105."""
     done = python(f"import {module}\n{CHOOSE}")
     assert done.returncode == 1
     assert f"these came first: {module}" in done.stderr or "oslo_service.service" in done.stderr
 
 
 def test_a_patched_process_refuses_threads() -> None:
+    """F105."""
     done = python(f"import eventlet; eventlet.monkey_patch()\n{CHOOSE}")
     assert "eventlet has patched this process already" in done.stderr
 
 
 @pytest.mark.parametrize("module", ["sqlalchemy", "pinfold.runtime", "oslo_log.log"])
 def test_what_keeps_locks_must_not_come_before_eventlet(tmp_path: Path, module: str) -> None:
+    """F105."""
     file = configured(tmp_path, "a", "eventlet")
     done = python(f"import {module}\n{CHOOSE}", "--config-file", str(file))
     assert done.returncode == 1
