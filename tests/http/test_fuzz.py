@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pinfold.api.app import ROUTES
 from pinfold.api.route import Route
 from pinfold.api.server_actions import ACTIONS, NOT_BUILT
-from tests.http.cloud import MISSING, Cloud
+from tests.http.cloud import MISSING, PUBLIC_KEY, Cloud
 
 NESTED: Any = "x"
 for _ in range(100):
@@ -61,7 +61,21 @@ JSON = {"Content-Type": "application/json"}
 def path_of(route: Route, cloud: Cloud, server: str) -> str:
     """A URL of the route that exists."""
     names = {"server": server, "flavor": "p2", "image": cloud.tiny, "key": "k", "tag": "t", "node": "n1"}
+    names |= {"project": "demo", "quota_class": "default", "host": "n1", "keypair": "kp"}
+    if "{aggregate}" in route.path:
+        made = cloud.admin.post("/v2.1/os-aggregates", json={"aggregate": {"name": "fuzz"}})
+        names["aggregate"] = str(made.json()["aggregate"]["id"])
+    if "{service}" in route.path:
+        names["service"] = cloud.admin.get("/v2.1/os-services").json()["services"][0]["id"]
+    if "{hypervisor}" in route.path:
+        nodes = cloud.client("admin:admin", f"2.{min(100, route.until)}").get("/v2.1/os-hypervisors")
+        names["hypervisor"] = str(nodes.json()["hypervisors"][0]["id"])
     return re.sub(r"{(\w+)}", lambda match: names.get(match[1], MISSING), route.path)
+
+
+def admin_of(route: Route, cloud: Cloud) -> httpx.Client:
+    """An admin at a microversion that has the route."""
+    return cloud.client("admin:admin", f"2.{min(max(100, route.since), route.until)}")
 
 
 def settled(answer: httpx.Response, cloud: Cloud, before: Any, what: object) -> Any:
@@ -77,10 +91,11 @@ def settled(answer: httpx.Response, cloud: Cloud, before: Any, what: object) -> 
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: f"{route.method} {route.path}")
 def test_odd_bodies_are_refused_and_change_nothing(cloud: Cloud, route: Route) -> None:
     path = path_of(route, cloud, cloud.boot())
+    client = admin_of(route, cloud)
     before = cloud.everything()
     for raw in [*RAW, *(json.dumps(value).encode() for value in VALUES)]:
         for media in ("application/json", "text/plain", "", "application/json; charset=utf-8", *route.media):
-            answer = cloud.admin.request(route.method, path, content=raw, headers={"Content-Type": media})
+            answer = client.request(route.method, path, content=raw, headers={"Content-Type": media})
             before = settled(answer, cloud, before, (raw[:40], media))
 
 
@@ -100,6 +115,21 @@ BODIES: dict[str, Callable[[Cloud], Any]] = {
     "image_create": lambda cloud: {"name": "i", "min_ram": 0, "tags": [], "visibility": "private", "a": "b"},
     "image_patch": lambda cloud: [{"op": "add", "path": "/a", "value": "b"}],
     "server_action": lambda cloud: {"unshelve": None},
+    "anything": lambda cloud: {"cache": [{"id": cloud.tiny}]},
+    "flavor_action": lambda cloud: {"addTenantAccess": {"tenant": "demo"}},
+    "keypair_create": lambda cloud: {
+        "keypair": {"name": "kp", "public_key": PUBLIC_KEY, "type": "ssh", "user_id": "ann"}
+    },
+    "server_group_create": lambda cloud: {
+        "server_group": {"name": "g", "policy": "anti-affinity", "rules": {"max_server_per_host": 2}}
+    },
+    "service_update": lambda cloud: {"status": "disabled", "disabled_reason": "x", "forced_down": False},
+    "host_update": lambda cloud: {"status": "disable"},
+    "aggregate_create": lambda cloud: {"aggregate": {"name": "a", "availability_zone": "az1"}},
+    "aggregate_update": lambda cloud: {"aggregate": {"name": "b", "availability_zone": "az1"}},
+    "aggregate_action": lambda cloud: {"set_metadata": {"metadata": {"a": "b"}}},
+    "quota_set_update": lambda cloud: {"quota_set": {"instances": 5, "ram": "7", "force": True}},
+    "quota_class_update": lambda cloud: {"quota_class_set": {"instances": 5, "ram": "7"}},
 }
 
 
@@ -113,7 +143,7 @@ def test_each_field_of_a_good_body_takes_any_odd_value(cloud: Cloud, route: Rout
     before = cloud.everything()
     for body in variants(good):
         raw = json.dumps(body).encode()
-        answer = cloud.admin.request(
+        answer = admin_of(route, cloud).request(
             route.method, path, content=raw, headers={"Content-Type": route.media[0]}
         )
         before = settled(answer, cloud, before, raw[:100])
@@ -169,10 +199,12 @@ def test_odd_queries_and_bodies_on_get(cloud: Cloud, route: Route) -> None:
     for name in PARAMETERS:
         odd += [f"{name}={value}" for value in ODD]
         odd.append(f"{name}=1&{name}=2")
+    client = admin_of(route, cloud)
     for query in odd:
-        answer = cloud.admin.get(f"{path}?{query}")
-        assert answer.status_code < 500, (query[:80], answer.text)
-    assert cloud.admin.request("GET", path, content=b"{", headers=JSON).status_code < 500
+        answer = client.get(f"{path}?{query}")
+        assert answer.status_code < 500 or answer.status_code == 501, (query[:80], answer.text)
+    answer = client.request("GET", path, content=b"{", headers=JSON)
+    assert answer.status_code < 500 or answer.status_code == 501, answer.text
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -193,7 +225,7 @@ def test_odd_names_in_the_path(cloud: Cloud, route: Route) -> None:
         "None",
     ):
         path = re.sub(r"{\w+}", name.replace("\\", ""), route.path)
-        answer = cloud.admin.request(
+        answer = admin_of(route, cloud).request(
             route.method, path, content=b"{}", headers={"Content-Type": route.media[0]}
         )
         assert answer.status_code < 500 or answer.status_code == 501, (name[:20], answer.text)
@@ -202,7 +234,7 @@ def test_odd_names_in_the_path(cloud: Cloud, route: Route) -> None:
 def test_a_value_that_only_the_database_refuses_is_400(any_cloud: Cloud) -> None:
     """Every text and number that passes the schemas can be stored, on either database."""
     long = "\U0001f600" * 255
-    body = any_cloud.body(name=long, metadata={"k": long}, description=long, key_name=long)
+    body = any_cloud.body(name=long, metadata={"k": long}, description=long)
     assert any_cloud.demo.post("/v2.1/servers", json=body).status_code == 202
     assert any_cloud.admin.get("/v2.1/servers?name=%F0%9F%98%80&all_tenants=1").json()["servers"]
     for query in ("launched_at=9999-12-31T23:59:59", "power_state=999999999", "launch_index=2147483647"):
