@@ -87,6 +87,29 @@ class Story:
             notes.append(f"on CPUs {_numbers(held)}")
         return server, held
 
+    def resize(self, server: str) -> None:
+        """Resize it, so that it holds two places; then go back: all is as it was."""
+        other = next(iter(FLAVORS[FLAVORS.index(self.flavor) + 1 :]), None)
+        if other is None or len(self.start) < 2:
+            return
+        held = self.pinned(self.home, server)
+        with self.step(f"resize {self.letters[server]} to {other}", self.home) as notes:
+            self.client.act(server, "resize", {"flavorRef": other})
+            shown = self.client.wait(server, "VERIFY_RESIZE")
+            host = shown["OS-EXT-SRV-ATTR:host"]
+            new = self.pinned(host, server)
+            check(host != self.home, "it runs on another host", shown)
+            check(len(new) == int(other[1:]), f"it has {other[1:]} CPUs there", new)
+            check(self.pinned(self.home, server) == held, "its old CPUs are kept for a revert", held)
+            notes.append(f"runs on {host}, CPUs {_numbers(new)}; its old ones are kept")
+        with self.step(f"revert {self.letters[server]}", self.home) as notes:
+            self.client.act(server, "revertResize")
+            shown = self.client.wait(server, "ACTIVE")
+            check(shown["OS-EXT-SRV-ATTR:host"] == self.home, "it is back", shown)
+            check(self.pinned(self.home, server) == held, "on the same CPUs", held)
+            check(not self.pinned(host, server), f"and holds nothing on {host}", shown)
+            notes.append("as it was before")
+
     def shelve(self, server: str) -> None:
         letter = self.letters[server]
         with self.step(f"shelve {letter}", self.home) as notes:
@@ -189,6 +212,7 @@ def tell(client: Client, faults: Path) -> None:
     print(f"\nThe story, with flavor {story.flavor} (· free, ~ shared, a and b: whose CPU it is)\n")
     try:
         first, held = story.boot("a", "boot a")
+        story.resize(first)
         story.shelve(first)
         _, taken = story.boot("b", "boot b on the freed CPUs")
         check(taken & held, "b runs on CPUs that a gave back", held, taken)

@@ -1,21 +1,19 @@
 """``/os-migrations`` and ``/servers/{id}/migrations``: moves of servers between hosts.
 
-There are none yet: servers go elsewhere by shelve and unshelve. A move that comes is an operation, of which ``view``
-makes what clients know.
+A move is an operation, of which ``view`` makes what clients know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from pinfold.api import query as queries
 from pinfold.api import servers
 from pinfold.api.call import Call
-from pinfold.api.listing import allowed, limit_of
+from pinfold.api.listing import allowed, limit_of, next_link
 from pinfold.api.server_views import micros
+from pinfold.db import moves_read
+from pinfold.db.moves_read import MoveRow
 from pinfold.model import errors
 
 LIST_PARAMETERS = {
@@ -26,27 +24,7 @@ LIST_PARAMETERS = {
     "project_id": 80,
 }
 _PAGED_SINCE = 59
-
-
-class Move(msgspec.Struct, frozen=True):
-    """A move, as it is shown. Times are seconds since 1970."""
-
-    id: int
-    uuid: str
-    server: str
-    type: str
-    status: str
-    source: str | None
-    source_node: str | None
-    target: str | None
-    target_node: str | None
-    old_flavor: int | None
-    new_flavor: int | None
-    user_id: str
-    project_id: str
-    created_at: float
-    updated_at: float | None
-    target_address: str | None = None
+_OWNERS_SINCE = 80
 
 
 def index(call: Call) -> dict[str, Any]:
@@ -64,36 +42,72 @@ def index(call: Call) -> dict[str, Any]:
             code="invalid-parameter",
         )
     if call.minor >= _PAGED_SINCE:
-        limit_of(call)
-        if "marker" in query:
-            marker = query["marker"][-1][:100]
-            raise errors.InvalidRequest(f"Marker {marker} could not be found.", code="marker-not-found")
-    moves: Sequence[Move] = ()
-    return {"migrations": [view(call, move) for move in moves]}
+        return _page(call, query, times)
+    return {"migrations": [view(call, move) for move in _found(call, query, times)]}
 
 
-def view(call: Call, move: Move) -> dict[str, Any]:
+def _found(call: Call, query: queries.Query, times: list[float]) -> list[MoveRow]:
+    """The moves that the filters let through, newest first."""
+    asked = {name: queries.last(query, name) for name in LIST_PARAMETERS}
+    moment = {name: times.pop(0) for name in ("changes-since", "changes-before") if name in query}
+    rows = call.deps.book.read(
+        lambda session: moves_read.listed(
+            session,
+            server=asked["instance_uuid"],
+            project=asked["project_id"] if call.minor >= _OWNERS_SINCE else None,
+            user=asked["user_id"] if call.minor >= _OWNERS_SINCE else None,
+            since=moment.get("changes-since"),
+            before=moment.get("changes-before"),
+        )
+    )
+    return [
+        row
+        for row in rows
+        if (not asked["status"] or row.status == asked["status"])
+        and (not asked["migration_type"] or row.type == asked["migration_type"])
+        and (not asked["source_compute"] or row.place("source")[0] == asked["source_compute"])
+        and (not asked["host"] or asked["host"] in (row.place("source")[0], row.place("target")[0]))
+    ]
+
+
+def _page(call: Call, query: queries.Query, times: list[float]) -> dict[str, Any]:
+    limit, rows = limit_of(call), _found(call, query, times)
+    if "marker" in query:
+        marker = query["marker"][-1]
+        ids = [row.id for row in rows]
+        if marker not in ids:
+            raise errors.InvalidRequest(f"Marker {marker[:100]} could not be found.", code="marker-not-found")
+        rows = rows[ids.index(marker) + 1 :]
+    page = rows[:limit]
+    link = {}
+    if page and len(rows) > len(page):
+        link = {"migrations_links": [next_link(call, "/v2.1/os-migrations", page[-1].id)]}
+    return {"migrations": [view(call, move) for move in page]} | link
+
+
+def view(call: Call, move: MoveRow) -> dict[str, Any]:
     """A move at the microversion asked for; hosts are for those who may know them."""
     hosts = call.allows("os-migrations:index:host")
+    (source, source_node), (target, target_node) = move.place("source"), move.place("target")
     shown: dict[str, Any] = {
-        "id": move.id,
-        "instance_uuid": move.server,
+        "id": move.number,
+        "instance_uuid": move.instance_id,
         "status": move.status,
-        "source_compute": move.source if hosts else None,
-        "source_node": move.source_node if hosts else None,
-        "dest_compute": move.target if hosts else None,
-        "dest_node": move.target_node if hosts else None,
-        "dest_host": move.target_address if hosts else None,
-        "old_instance_type_id": move.old_flavor,
-        "new_instance_type_id": move.new_flavor,
+        "source_compute": source if hosts else None,
+        "source_node": source_node if hosts else None,
+        "dest_compute": target if hosts else None,
+        "dest_node": target_node if hosts else None,
+        "dest_host": None,
+        "old_instance_type_id": None,
+        "new_instance_type_id": None,
         "created_at": micros(move.created_at),
         "updated_at": micros(move.updated_at),
     }
     if call.minor >= 23:
         shown["migration_type"] = move.type
     if call.minor >= _PAGED_SINCE:
-        shown["uuid"] = move.uuid
-    if call.minor >= 80:
+        shown["uuid"] = move.id
+    if call.minor >= _OWNERS_SINCE:
         shown |= {"user_id": move.user_id, "project_id": move.project_id}
     return shown
 

@@ -181,6 +181,7 @@ class Manager:
         if states.has_step(deed.operation.kind, "spawn"):
             # an accepted claim is the leave to spawn: what follows is the spawn's time
             operations.enter(deed.operation, "spawn", claim.host, deed.at)
+        operations.set_arguments(deed.operation, target=[claim.host, claim.node])
         self._lease(deed, claim.host, claim.incarnation)
 
     @exported

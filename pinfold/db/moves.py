@@ -82,6 +82,13 @@ def _move(
     refuse_leftovers(session, instance, kind)
     if host == node.host:
         raise errors.InvalidRequest(f"host: the server is on host {host} already.", code="own-host")
+    if len(book_claims.holding(claims)) > 1:
+        # an admin has reset its state since it was moved
+        raise errors.Conflict(
+            f"Cannot {kind} the server: it still holds the place of an earlier move. Reset its state to active, and "
+            "confirm or revert that first.",
+            code="unfinished-move",
+        )
     if size is not None:
         _check_size(instance, size)
     operations.insert(

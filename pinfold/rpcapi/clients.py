@@ -189,8 +189,9 @@ class ComputeClient:
 
     Versions:
       1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
-      1.1  resize, migrate, evacuate, confirm_resize, revert_resize; Work.leg, Work.runs, Work.same_node; start, stop,
-           reboot, hard_reboot, pause, unpause, suspend, resume, power_sync, create_image, rebuild, soft_delete, restore;
+      1.1  resize, migrate, evacuate, live_migrate, confirm_resize, revert_resize; Work.leg, Work.runs,
+           Work.same_node, Work.target; control; start, stop, reboot, hard_reboot, pause, unpause, suspend, resume,
+           power_sync, create_image, rebuild, soft_delete, restore;
            Work.snapshot_owner, Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
     """
 

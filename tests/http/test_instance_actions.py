@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pinfold.api.migrations import Move, view
+from pinfold.api.migrations import view
 from pinfold.db.models import Operation
+from pinfold.db.moves_read import MoveRow
 from tests.conductor.box import WHO
 from tests.http.cloud import ADMIN, MISSING, Cloud
 
@@ -209,7 +210,8 @@ def test_a_server_has_no_live_migrations(cloud: Cloud) -> None:
 
 
 def test_fields_of_a_move_by_microversion(cloud: Cloud) -> None:
-    move = Move(1, "u", "s", "resize", "finished", "n1", "n1", "n2", "n2", 1, 2, "ann", "demo", 1.0, None)
+    places = {"source": ["n1", "n1"], "target": ["n2", "n2"]}
+    move = MoveRow("00000001-u", "resize", "s", "succeeded", places, "req", "ann", "demo", 1.0, None)
 
     class Asks:
         minor = 1

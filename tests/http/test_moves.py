@@ -101,6 +101,22 @@ def test_what_a_resize_asks_for_is_checked(cloud: Cloud, body: dict[str, object]
     assert cloud.act(server, "resize", body).status_code == status
 
 
+def test_moves_are_listed_with_how_far_they_are(cloud: Cloud) -> None:
+    server = moved(cloud)
+    home = next(node for role, node in cloud.box.claims(server) if role == "outgoing")
+    url = f"/v2.1/os-migrations?instance_uuid={server}"
+    (move,) = cloud.admin.get(url).json()["migrations"]
+    assert (move["status"], move["migration_type"]) == ("finished", "resize")
+    assert (move["source_compute"], move["dest_compute"]) == (home, "n2" if home == "n1" else "n1")
+    assert cloud.act(server, "confirmResize").status_code == 204
+    assert cloud.admin.get(url).json()["migrations"][0]["status"] == "confirming"
+    _cast_again(cloud, server)
+    assert cloud.box.begin(cloud.box.last, "confirm_migration").accepted
+    assert cloud.box.finish(cloud.box.last).done
+    assert cloud.admin.get(url).json()["migrations"][0]["status"] == "confirmed"
+    assert cloud.admin.get(url + "&status=error").json()["migrations"] == []
+
+
 def test_a_resize_beyond_the_quota_is_refused(make_cloud: MakeCloud) -> None:
     cloud = make_cloud(quotas=DEFAULTS)
     cloud.flavor("p16", 19)

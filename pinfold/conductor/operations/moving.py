@@ -54,9 +54,7 @@ class Moving(Placing):
 
     def _claimed(self, deed: Deed) -> Freed:
         source, target = self._ends(deed)
-        operations.set_arguments(
-            deed.operation, same_node=source[1].id == target[1].id, target=[target[1].host, target[1].name]
-        )
+        operations.set_arguments(deed.operation, same_node=source[1].id == target[1].id)
         return Freed(bell=self._cast(deed, source, states.SEND))
 
     def _sent(self, deed: Deed) -> Freed:
