@@ -65,6 +65,7 @@ class Manager:
     unpause = _takes("unpause", "Let a paused server go on.")
     suspend = _takes("suspend", "Save a server's memory and stop it.")
     resume = _takes("resume", "Let a suspended server go on.")
+    power_restore = _takes("power_restore", "Start a server that a failed operation has left off.")
     power_sync = _takes("power_sync", "Stop a server whose guest is not what the book says.")
     create_image = _takes("create_image", "Save a server's disk as an image while it goes on.")
     rebuild = _takes("rebuild", "Give a server a new disk from an image.")

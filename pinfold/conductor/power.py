@@ -8,7 +8,7 @@ from pinfold.db import claims as book_claims
 from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Node
 from pinfold.db.operations import Requester
-from pinfold.model import power
+from pinfold.model import power, states
 from pinfold.model.work import Bell, Times
 from pinfold.rpcapi.messages import PowerSeen
 
@@ -29,10 +29,12 @@ def seen(session: Session, record: PowerSeen, times: Times, *, operation_id: str
         instance.power_state = record.power_state
         return Bell()
     claim, node = place
+    # an operation that failed may have left it off, which nobody wanted
+    left_off = instance.fault is not None and states.may_start("power_restore", instance.vm_state)
     operation = operations.insert(
         session,
         operation_id=operation_id,
-        kind="power_sync",
+        kind="power_restore" if left_off else "power_sync",
         instance=instance,
         requester=Requester(request_id, instance.project_id, instance.user_id),
         times=times,

@@ -53,7 +53,7 @@ def _note(
     session: Session, instance: Instance, kind: str, requester: Requester, times: Times, operation_id: str
 ) -> None:
     at = operations.now(session)
-    operations.insert(
+    operation = operations.insert(
         session,
         operation_id=operation_id,
         kind=kind,
@@ -63,4 +63,7 @@ def _note(
         at=at,
         closed=True,
     )
+    operation.log = [
+        {"step": kind, "attempt": 0, "host": None, "start": at, "end": at, "error": None},
+    ]
     instance.updated_at = at

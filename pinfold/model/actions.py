@@ -17,9 +17,10 @@ ACTIONS = {
     "delete": "delete",
     "force_delete": "delete",
     "soft_delete": "delete",
+    "hard_reboot": "reboot",
     "live_migrate": "live-migration",
-    "reboot_hard": "reboot",
-    "reboot_soft": "reboot",
+    "power_restore": "start",
+    "power_sync": "stop",
     "unshelve_in_place": "unshelve",
 }
 
@@ -28,6 +29,9 @@ EVENTS = {
     ("create", "schedule"): "conductor_schedule_and_build_instances",
     ("unshelve", "schedule"): "schedule_instances",
     ("evacuate", "schedule"): "rebuild_server",
+    ("rebuild", "prepare"): "rebuild_server",
+    ("lock", "lock"): "api_lock",
+    ("unlock", "unlock"): "api_unlock",
     **{
         (kind, step): event
         for kind in ("migrate", "resize")
@@ -48,8 +52,9 @@ _OWN_EVENTS = {
     "force_delete": "compute_terminate_instance",
     "live_migrate": "compute_live_migration",
     "migrate": "compute_resize_instance",
-    "reboot_hard": "compute_reboot_instance",
-    "reboot_soft": "compute_reboot_instance",
+    "hard_reboot": "compute_reboot_instance",
+    "power_restore": "compute_start_instance",
+    "power_sync": "compute_stop_instance",
     "revert_resize": "compute_revert_resize",
     "unshelve_in_place": "compute_start_instance",
 }

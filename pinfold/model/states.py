@@ -219,6 +219,7 @@ KINDS = {
         _guest("suspend", "suspend", "suspending"),
         _guest("resume", "resume", "resuming"),
         Kind("power_sync", (Step("power_off", "compute", shows="powering-off"),), deadline=120),
+        Kind("power_restore", (Step("power_on", "compute", shows="powering-on"),), deadline=120),
         Kind(
             "create_image",
             (Step("snapshot", "compute", shows="image_uploading", undo="delete_image"),),
@@ -382,6 +383,14 @@ TRANSITIONS: tuple[Transition, ...] = (
         {
             DONE: (STOPPED, "Its guest was found to be what the book does not say, and is off now."),
             FAILED: (None, "Its guest could not be stopped; the next audit looks again."),
+        },
+    ),
+    *_lines(
+        "power_restore",
+        (ACTIVE,),
+        {
+            DONE: (ACTIVE, "Its guest runs again after an operation that had failed and left it off."),
+            FAILED: (None, "Its guest could not be started; the next audit looks again."),
         },
     ),
     *_lines(

@@ -58,6 +58,7 @@ COMPUTE = History(
         "hard_reboot": "1.1",
         "migrate": "1.1",
         "pause": "1.1",
+        "power_restore": "1.1",
         "power_sync": "1.1",
         "reboot": "1.1",
         "rebuild": "1.1",
@@ -191,7 +192,7 @@ class ComputeClient:
       1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
       1.1  resize, migrate, evacuate, live_migrate, confirm_resize, revert_resize; Work.leg, Work.runs,
            Work.same_node, Work.target; control; start, stop, reboot, hard_reboot, pause, unpause, suspend, resume,
-           power_sync, create_image, rebuild, soft_delete, restore;
+           power_sync, power_restore, create_image, rebuild, soft_delete, restore;
            Work.snapshot_owner, Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
     """
 

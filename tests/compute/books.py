@@ -349,7 +349,8 @@ class FakeBook:
                 return
             instance.power_state = record.power_state
             if power.follow(record.vm_state, record.power_state) == "stop":
-                self._open("power_sync", record.instance, record.node)
+                left_off = instance.fault is not None and record.vm_state == states.ACTIVE
+                self._open("power_restore" if left_off else "power_sync", record.instance, record.node)
 
     def release(self, record: messages.Release) -> messages.Released:
         with self._lock:

@@ -270,6 +270,23 @@ def test_a_server_that_its_user_has_shut_down_from_inside_becomes_stopped(world:
     assert len(world.used()) == 4
 
 
+def test_a_guest_that_a_failed_operation_has_left_off_is_started_by_an_operation(world: World) -> None:
+    """F062: nobody has shut it down."""
+    server = world.boot(world.book.create(pinned(4)))
+    world.watch.on("driver.power_off", "after", _fail)
+    world.watch.on("driver.power_on", "before", _fail)
+    world.run(world.book.ask("stop", server))
+    assert world.guests() == {server: SHUTDOWN}
+    assert world.book.server(server).vm_state == states.ACTIVE
+    world.reconcile()
+    work = world.book.opened()
+    assert work is not None
+    assert work.kind == "power_restore"
+    world.run(work)
+    assert world.guests() == {server: RUNNING}
+    assert world.book.server(server) == Server(states.ACTIVE, None, None, None)
+
+
 def test_a_guest_found_running_while_its_server_is_stopped_is_stopped_by_an_operation(world: World) -> None:
     server = world.boot(world.book.create(pinned(4)))
     world.run(world.book.ask("stop", server))

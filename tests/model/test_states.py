@@ -42,12 +42,12 @@ def test_a_server_that_is_being_built_always_shows_a_task() -> None:
     assert [step.shows for step in states.KINDS["create"].steps] == ["scheduling", "spawning", "spawning"]
 
 
-def test_an_open_operation_is_only_taken_over_by_a_delete_a_hard_reboot_or_a_reset() -> None:
+def test_an_open_operation_is_only_taken_over_by_a_delete_a_hard_reboot_a_reset_or_an_evacuation() -> None:
     taken = {
         kind.name: {other for other in states.KINDS if kind.may_take_over(other)}
         for kind in states.KINDS.values()
     }
-    everything = {"delete", "force_delete", "soft_delete", "reset_state"}
+    everything = {"delete", "force_delete", "soft_delete", "reset_state", "evacuate"}
     for kind, others in taken.items():
         if kind in everything:
             assert others == states.KINDS.keys()

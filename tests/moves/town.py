@@ -251,16 +251,18 @@ class Town:
     def settle(self, *servers: str) -> None:
         """Until nothing is under way any more: leases run out again and again, then the time of the operations."""
         self.pump()
-        for number in range(12):
-            busy = [server for server in servers if self.open_kind(server)]
-            if not busy:
-                break
-            for server in busy:
-                self.sweep(server, deadline=number > 8)
-        for _ in range(2):
+        for _ in range(3):
+            for number in range(12):
+                busy = [server for server in servers if self.open_kind(server)]
+                if not busy:
+                    break
+                for server in busy:
+                    self.sweep(server, deadline=number > 8)
+            # an audit may find something to do
             for worker in self.workers.values():
                 if worker.up:
                     worker.reconcile()
+            self.pump()
         self.box.sweeper.outbox()
 
     # --- requests ------------------------------------------------------------------------------

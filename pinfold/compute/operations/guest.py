@@ -26,6 +26,11 @@ def power_off(attempt: Attempt) -> None:
     attempt.drive("shut down", lambda: attempt.tools.driver.power_off(work.node, work.instance, clean=clean))
 
 
+def power_on(attempt: Attempt) -> None:
+    """Start the guest."""
+    _change(attempt, "started", lambda driver, node, guest: driver.power_on(node, guest))
+
+
 def restore(attempt: Attempt) -> None:
     """Make the guest again what it was before, if it is not; where it must be started for that, if the book still
     lets it run. In ERROR nobody knows what it was."""
@@ -79,5 +84,6 @@ PLANS = (
     _stopping("stop"),
     _stopping("soft_delete"),
     # What it was before is what was wrong.
+    Plan("power_restore", {"power_on": Deed(power_on)}, power.RUNNING),
     Plan("power_sync", {"power_off": Deed(power_off)}, power.SHUTDOWN),
 )

@@ -22,6 +22,7 @@ _PLAIN = (
     "create_image",
     "hard_reboot",
     "pause",
+    "power_restore",
     "power_sync",
     "reboot",
     "resume",
