@@ -34,12 +34,11 @@ def view(call: Call, flavor: FlavorRow) -> dict[str, Any]:
         "vcpus": flavor.vcpus,
         "swap": flavor.swap_mb or (0 if call.minor >= STRICT_SINCE else ""),
         "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb,
-        "OS-FLV-DISABLED:disabled": flavor.disabled,
         "os-flavor-access:is_public": flavor.is_public,
         "links": _links(call, flavor.flavorid),
     }
     if call.minor < 102:
-        shown["rxtx_factor"] = flavor.rxtx_factor
+        shown |= {"rxtx_factor": flavor.rxtx_factor, "OS-FLV-DISABLED:disabled": flavor.disabled}
     if call.minor >= 55:
         shown["description"] = flavor.description
     if call.minor >= 61 and call.allows("os-flavor-extra-specs:index"):

@@ -104,7 +104,7 @@ def _event(call: Call, owner: Owner, event: ActionEvent, *, everything: bool) ->
         shown["traceback"] = event.error
     if call.minor >= 62:
         shown["hostId"] = host_id(owner.project_id, event.host) if event.host else ""
-        shown |= {"host": event.host} if everything else {}
+        shown |= {"host": event.host or ""} if everything else {}
     if call.minor >= 84 and call.allows("os-instance-actions:events:details", owner.project_id):
         shown["details"] = event.error
     return shown

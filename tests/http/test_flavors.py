@@ -49,7 +49,7 @@ def test_fields_by_microversion(cloud: Cloud) -> None:
         flavor = cloud.client(ADMIN, f"2.{minor}").get("/v2.1/flavors/p2").json()["flavor"]
         assert ("description" in flavor) is (minor >= 55)
         assert ("extra_specs" in flavor) is (minor >= 61)
-        assert ("rxtx_factor" in flavor) is (minor < 102)
+        assert ("rxtx_factor" in flavor) is ("OS-FLV-DISABLED:disabled" in flavor) is (minor < 102)
         assert flavor["swap"] == (0 if minor >= 75 else "")
 
 
