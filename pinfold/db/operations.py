@@ -26,6 +26,9 @@ from pinfold.model.work import Times, Work
 SUCCEEDED, FAILED, SUPERSEDED = "succeeded", "failed", "superseded"
 DELETE_IMAGE, DELETE_UNFINISHED_IMAGE = "delete_image", "delete_unfinished_image"
 
+# Seconds past the deadline of an operation for which its worker may still be writing to the image store.
+_WRITES_ON = 60.0
+
 # In a session's info: the outbox has something new, so wake who does it.
 POSTED = "posted"
 
@@ -271,9 +274,10 @@ def drop_unrecorded_image(session: Session, operation: Operation, instance: Inst
     """
     image = operation.arguments.get("snapshot")
     if image is not None and instance.shelved_image != image:
-        post(
-            session, DELETE_UNFINISHED_IMAGE if operation.kind == "create_image" else DELETE_IMAGE, image, at
-        )
+        deed = DELETE_UNFINISHED_IMAGE if operation.kind == "create_image" else DELETE_IMAGE
+        post(session, deed, image, at)
+        # A worker that is still writing it removes it itself, unless it dies: look once more when it has stopped.
+        post(session, deed, image, at, due_at=max(at, operation.deadline_at) + _WRITES_ON)
 
 
 def rebuild_of(operation: Operation) -> Rebuild | None:
@@ -314,10 +318,12 @@ def forget_shelved_image(session: Session, instance: Instance, at: float) -> Non
     instance.shelved_at = None
 
 
-def post(session: Session, kind: str, subject: str, at: float) -> None:
-    """Put a deed into the outbox: swept after this transaction, until it is done."""
+def post(session: Session, kind: str, subject: str, at: float, due_at: float | None = None) -> None:
+    """Put a deed into the outbox: swept after this transaction (or from ``due_at`` on), until it is done."""
     session.info[POSTED] = True
-    session.add(Outbox(kind=kind, subject=subject, tries=0, due_at=at, created_at=at))
+    session.add(
+        Outbox(kind=kind, subject=subject, tries=0, due_at=at if due_at is None else due_at, created_at=at)
+    )
 
 
 def _assign(instance: Instance, vm_state: str, at: float) -> None:

@@ -452,6 +452,39 @@ def test_work_that_the_conductor_has_given_away_is_not_begun(world: World) -> No
     assert world.guests() == {}
 
 
+def _take(world: World, work: Work) -> None:
+    """As a cast is taken: other threads can say that it is refused."""
+    key = Key(work.operation, work.attempt, work.node)
+    assert world.jobs.submit(work.instance, lambda: world.run(work), key=key, seconds=30)
+    assert world.jobs.drain(10)
+
+
+def test_a_snapshot_that_has_ended_meanwhile_is_left_off_and_leaves_no_image(world: World) -> None:
+    server = world.boot(world.book.create(pinned(4)))
+    images = {image.id for image in world.images.list()}
+    work = world.book.ask("shelve", server)
+
+    def end() -> None:
+        world.book.expire(work)
+        world.book.outbox()
+        world.jobs.refuse([(work.operation, work.attempt)])
+
+    world.watch.on("driver.snapshot", "after", end)
+    _take(world, work)
+    assert "store.upload" not in world.watch.events
+    assert {image.id for image in world.images.list()} == images
+    assert world.guests() == {server: RUNNING}
+
+
+def test_a_snapshot_goes_on_when_the_book_says_that_it_is_still_its_own(world: World) -> None:
+    server = world.boot(world.book.create(pinned(4)))
+    work = world.book.ask("shelve", server)
+    world.watch.on("driver.snapshot", "after", lambda: world.jobs.refuse([(work.operation, work.attempt)]))
+    world.watch.lose("conductor.begin", "before")
+    _take(world, work)
+    assert world.book.server(server).image is not None
+
+
 def test_a_driver_error_is_told_in_words_and_one_of_ours_is_not(world: World) -> None:
     server = _offloaded(world)
     world.watch.on("driver.spawn", "before", _fail)

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from pinfold.conductor.scheduler import Place, Proposal
-from pinfold.db.models import Operation
+from pinfold.db.models import Operation, Outbox
 from pinfold.model import errors, states
 from pinfold.rpcapi.messages import Release, Released
 from tests.conductor.box import Box, pinned
@@ -208,6 +208,23 @@ def test_what_is_in_the_outbox_is_done_by_another_conductor_if_one_dies(box: Box
     assert box.outbox() == [image]
     assert box.book.write(box.sweeper._take_outbox)
     assert box.outbox() == [image]
+
+
+def test_the_image_of_a_shelve_that_failed_is_looked_for_again_when_its_worker_has_stopped(box: Box) -> None:
+    """It may have been written after the first look, by a worker that died then."""
+    server = box.boot()
+    box.ask("shelve", server)
+    image = box.last.snapshot
+    assert image is not None
+    box.begin(box.last, "snapshot")
+    box.ask("delete", server)
+    box.sweep()
+    box.make_image(image)
+    assert box.outbox() == [image]
+    box.book.write(lambda session: session.execute(sa.update(Outbox).values(due_at=0.0)))
+    box.sweep()
+    assert box.images.list() == []
+    assert box.outbox() == []
 
 
 def test_two_conductors_that_run_one_operation_cast_it_once(box: Box) -> None:

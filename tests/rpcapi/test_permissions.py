@@ -132,7 +132,9 @@ def test_a_worker_may_not_write_to_another_queue_through_the_default_exchange(
         channel.basic_publish(amqp.Message("x"), exchange="", routing_key=f"compute.{OTHER}")
 
 
-@pytest.mark.parametrize("queue", [f"compute.{OTHER}", "conductor", f"reply_{OTHER}:pinfold-compute.0123abcd:1"])
+@pytest.mark.parametrize(
+    "queue", [f"compute.{OTHER}", "conductor", f"reply_{OTHER}:pinfold-compute.0123abcd:1"]
+)
 @pytest.mark.parametrize("how", ["basic_get", "basic_consume", "queue_purge", "queue_delete"])
 def test_a_worker_may_not_read_or_remove_the_queue_of_another(
     cloud: dict[str, Worker], intruder: amqp.Connection, queue: str, how: str

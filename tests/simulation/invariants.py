@@ -19,7 +19,12 @@ from tests.simulation.images import Images
 
 HOLDING = ("incoming", "current", "outgoing")
 DELETES = ("delete", "force_delete")
-AT_HOME = ("active", "stopped", "paused", "suspended", "shelved")
+#: The roles of the claims of a server without an open operation, by its state.
+HELD = {
+    **{state: ["current"] for state in ("active", "stopped", "paused", "suspended", "shelved")},
+    **{state: [] for state in ("shelved_offloaded", "error")},
+    "resized": ["current", "outgoing"],
+}
 _placement = msgspec.json.Decoder(Placement)
 
 
@@ -28,11 +33,12 @@ class Violation(Exception):
 
 
 class InstanceRow(msgspec.Struct, frozen=True):
-    """A server that is not deleted."""
+    """A server that is not deleted. ``ran``: whether it ran before the move that is to be confirmed."""
 
     vm_state: str
     shelved_image: str | None
     image_ref: str
+    ran: bool | None
 
 
 class OperationRow(msgspec.Struct, frozen=True):
@@ -79,7 +85,8 @@ def read(raw: sqlite3.Connection) -> Picture:
         instances={
             row[0]: InstanceRow(*row[1:])
             for row in raw.execute(
-                "SELECT id, vm_state, shelved_image, image_ref FROM instances WHERE deleted_at IS NULL"
+                "SELECT id, vm_state, shelved_image, image_ref, json_extract(moved_from, '$.runs') FROM instances "
+                "WHERE deleted_at IS NULL"
             )
         },
         operations={
@@ -112,6 +119,7 @@ class Invariants:
         self._placed: dict[str, frozenset[int]] = {}
         self._before: Picture | None = None
         self.latest: dict[str, bytes] = {}
+        self.before_move: dict[str, bytes] = {}
         self.lost_on_purpose: set[str] = set()
 
     def check(self, picture: Picture) -> None:
@@ -187,9 +195,7 @@ class Invariants:
             roles = held.get(instance, [])
             if instance in busy:
                 continue
-            if row.vm_state in AT_HOME and roles != ["current"]:
-                yield f"server {instance} is {row.vm_state} and its claims are {roles}"
-            if row.vm_state in ("shelved_offloaded", "error", "building") and roles:
+            if row.vm_state in HELD and sorted(roles) != HELD[row.vm_state]:
                 yield f"server {instance} is {row.vm_state} and its claims are {roles}"
             if row.vm_state == "building":
                 yield f"server {instance} is building, and nobody builds it"
@@ -223,10 +229,8 @@ class Invariants:
 
     def _disks(self, picture: Picture) -> Iterator[str]:
         """No disk is lost: what a server last wrote is on a guest, or in the image it will be started from."""
+        self._follow_moves(picture)
         yield from self._let_guests_write(picture)
-        kept = {
-            instance: guest.disk for machine in self._machines for instance, guest in machine.guests.items()
-        }
         deleting = {row.instance for row in picture.operations.values() if row.kind in DELETES}
         for instance, latest in self.latest.items():
             row = picture.instances.get(instance)
@@ -234,15 +238,33 @@ class Invariants:
                 continue
             if row.shelved_image in self.lost_on_purpose:
                 continue
-            on_guests = any(
-                machine.guests[instance].disk == latest
-                for machine in self._machines
-                if instance in machine.guests
-            )
-            image = row.shelved_image
-            if not on_guests and (image is None or self._images.data.get(image) != latest):
-                there = f"on a guest {kept.get(instance)!r}, in image {image} {self._images.data.get(image or '')!r}"
-                yield f"the disk of server {instance} is lost: it was {latest!r}, and there is {there}"
+            kept = self._kept_disks(instance, row)
+            if latest not in kept:
+                yield f"the disk of server {instance} is lost: it was {latest!r}, and there is {kept}"
+            old = self.before_move.get(instance)
+            busy = any(operation.instance == instance for operation in picture.operations.values())
+            if row.vm_state == "resized" and not busy and old not in kept:
+                yield f"the disk of server {instance} before its move is lost: it was {old!r}, and there is {kept}"
+
+    def _kept_disks(self, instance: str, row: InstanceRow) -> list[bytes]:
+        kept = [
+            there[instance].disk
+            for machine in self._machines
+            for there in (machine.guests, machine.aside)
+            if instance in there
+        ]
+        image = self._images.data.get(row.shelved_image or "")
+        return kept if image is None else [*kept, image]
+
+    def _follow_moves(self, picture: Picture) -> None:
+        """A revert is a return to the disk as it was before the move."""
+        before = self._before.claims if self._before else {}
+        for identity, claim in picture.claims.items():
+            role = before[identity].role if identity in before else ""
+            if (role, claim.role) == ("current", "outgoing") and claim.instance in self.latest:
+                self.before_move[claim.instance] = self.latest[claim.instance]
+            if (role, claim.role) == ("outgoing", "current") and claim.instance in self.before_move:
+                self.latest[claim.instance] = self.before_move[claim.instance]
 
     def _let_guests_write(self, picture: Picture) -> Iterator[str]:
         """A guest that runs for its server writes to its disk once a boot: so old data can be told from new."""
@@ -273,7 +295,7 @@ class Invariants:
             *(
                 f"claim {identity} is {row.role}"
                 for identity, row in picture.claims.items()
-                if row.role != "current"
+                if row.role not in ("current", "outgoing")
             ),
             *(f"the outbox still holds {subject}" for subject in picture.outbox),
             *self._unsettled_guests(picture),
@@ -281,24 +303,41 @@ class Invariants:
         ]
 
     def _unsettled_guests(self, picture: Picture) -> Iterator[str]:
-        wanted = {(row.instance, row.node) for row in picture.claims.values() if row.role == "current"}
-        there: dict[tuple[str, str], SimGuest] = {
-            (instance, machine.node): guest
+        wanted = sorted(
+            (row.instance, row.node, row.role)
+            for row in picture.claims.values()
+            if row.role in ("current", "outgoing")
+        )
+        there = sorted(
+            (instance, machine.node, role)
             for machine in self._machines
-            for instance, guest in machine.guests.items()
-        }
-        for instance, node in sorted(wanted - there.keys()):
-            yield f"server {instance} has a claim on {node} and no guest there"
-        for instance, node in sorted(there.keys() - wanted):
-            yield f"{node} has a guest of server {instance}, which has no claim there"
-        for instance, node in sorted(wanted & there.keys()):
-            state = there[instance, node].record.power_state
-            vm_state = picture.instances[instance].vm_state
-            if not _fits(vm_state, state):
-                yield f"server {instance} is {vm_state}, and its guest on {node} is in state {state}"
+            for role, guests in (("guest", machine.guests), ("aside", machine.aside))
+            for instance in guests
+        )
+        at_home = {(instance, node) for instance, node, role in wanted if role == "current"}
+        for instance, node, role in wanted:
+            place = "aside" if role == "outgoing" and (instance, node) in at_home else "guest"
+            if (instance, node, place) not in there:
+                yield f"server {instance} has a claim on {node} that is {role}, and no guest there"
+                continue
+            there.remove((instance, node, place))
+            yield from self._unfit(picture.instances[instance], instance, node, role)
+        for instance, node, place in there:
+            yield f"{node} has a {place} of server {instance}, which has no claim there"
         for machine in self._machines:
             for request in machine.requests:
                 yield f"{machine.node} is still busy with {request.what}"
+
+    def _unfit(self, row: InstanceRow, instance: str, node: str, role: str) -> Iterator[str]:
+        machine = next(machine for machine in self._machines if machine.node == node)
+        guest = machine.guests[instance]
+        if role == "outgoing":
+            runs_wrongly = guest.runs and instance not in machine.aside
+        else:
+            runs_wrongly = not _fits(row, guest.record.power_state)
+        if runs_wrongly:
+            state = guest.record.power_state
+            yield f"server {instance} is {row.vm_state}, and its guest on {node} ({role}) is in state {state}"
 
     def _unsettled_images(self, picture: Picture, base_images: Iterable[str]) -> Iterator[str]:
         wanted = {row.shelved_image for row in picture.instances.values() if row.shelved_image} | {
@@ -315,9 +354,10 @@ def _on(picture: Picture, node: str) -> Mapping[str, Any]:
     return {identity: claim for identity, claim in picture.claims.items() if claim.node == node}
 
 
-def _fits(vm_state: str, power_state: int) -> bool:
-    if vm_state == "active":
+def _fits(row: InstanceRow, power_state: int) -> bool:
+    """Whether a guest does what its server's state says."""
+    if row.vm_state == "active" or (row.vm_state == "resized" and row.ran):
         return power_state == RUNNING
-    if vm_state == "paused":
+    if row.vm_state == "paused":
         return power_state == PAUSED
-    return power_state not in (RUNNING, PAUSED) or (vm_state == "suspended" and power_state == SUSPENDED)
+    return power_state not in (RUNNING, PAUSED) or (row.vm_state == "suspended" and power_state == SUSPENDED)

@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from pinfold.api.deps import Deps
-from pinfold.db import starts
+from pinfold.db import moves, starts
 from pinfold.db.models import Instance
+from pinfold.db.moves import Size
 from pinfold.db.operations import Requester
 from pinfold.model import errors
-from pinfold.model.request import Demand, demand_for
+from pinfold.model.request import demand_for
 from pinfold.model.work import Bell
 from pinfold.rpcapi.context import Context
 from tests.simulation.invariants import InstanceRow
@@ -24,32 +25,39 @@ PATIENCE = 20.0
 MOST_SERVERS = 6
 
 _SENSIBLE = {
-    "active": ("shelve", "shelve", "shelve", "delete"),
+    "active": ("shelve", "shelve", "shelve", "resize", "migrate", "delete"),
     "shelved": ("shelve_offload", "unshelve", "delete"),
     "shelved_offloaded": ("unshelve", "unshelve", "unshelve", "delete"),
+    "resized": ("confirm", "revert", "delete"),
     "error": ("delete",),
     "building": ("delete", "none"),
 }
-_ANY = ("shelve", "shelve_offload", "unshelve", "delete", "force_delete")
+_ANY = (
+    "shelve",
+    "shelve_offload",
+    "unshelve",
+    "resize",
+    "migrate",
+    "confirm",
+    "revert",
+    "delete",
+    "force_delete",
+)
 
 
-def _demand(vcpus: int, **extra: str) -> Demand:
-    return demand_for(
-        vcpus=vcpus,
-        memory_mb=512,
-        disk_gb=1,
-        extra_specs={f"hw:{key}": value for key, value in extra.items()},
-        image_properties={},
-    )
+def _size(name: str, vcpus: int, **extra: str) -> Size:
+    specs = {f"hw:{key}": value for key, value in extra.items()}
+    demand = demand_for(vcpus=vcpus, memory_mb=512, disk_gb=1, extra_specs=specs, image_properties={})
+    return Size({"flavorid": name, "name": name, "vcpus": vcpus, "extra_specs": specs}, demand)
 
 
-DEMANDS = (
-    _demand(1, cpu_policy="dedicated"),
-    _demand(2, cpu_policy="dedicated"),
-    _demand(2, cpu_policy="dedicated", cpu_thread_policy="require"),
-    _demand(1, cpu_policy="dedicated", cpu_thread_policy="isolate"),
-    _demand(4, cpu_policy="dedicated"),
-    _demand(1),
+SIZES = (
+    _size("p1", 1, cpu_policy="dedicated"),
+    _size("p2", 2, cpu_policy="dedicated"),
+    _size("p2-require", 2, cpu_policy="dedicated", cpu_thread_policy="require"),
+    _size("p1-isolate", 1, cpu_policy="dedicated", cpu_thread_policy="isolate"),
+    _size("p4", 4, cpu_policy="dedicated"),
+    _size("s1", 1),
 )
 
 
@@ -129,25 +137,27 @@ class Users:
         deps.ring(bell, Context("req-user"))
 
     def _writer(self, deps: Deps, kind: str, server: str) -> Callable[[Session], Bell]:
-        operation = deps.runtime.new_id()
+        operation, other = deps.runtime.new_id(), deps.runtime.new_id()
+        size = self._world.loop.random.choice(SIZES)
         if kind == "create":
-            return _create(deps, operation, self._world.loop.random.choice(DEMANDS))
-        more: dict[str, Any] = {}
-        if kind == "shelve":
-            more = {
-                "image_id": deps.runtime.new_id(),
-                "image_name": "shelved",
-                "image_properties": {},
-            }
-        if kind == "force_delete":
-            kind, more = "delete", {"force": True}
-        start = getattr(starts, kind)
+            return _create(deps, operation, other, size)
+        shelved = {"image_id": other, "image_name": "shelved", "image_properties": {}}
+        starters: dict[str, tuple[Callable[..., Bell], dict[str, Any]]] = {
+            "shelve": (starts.shelve, shelved),
+            "shelve_offload": (starts.shelve_offload, {}),
+            "unshelve": (starts.unshelve, {}),
+            "delete": (starts.delete, {}),
+            "force_delete": (starts.delete, {"force": True}),
+            "resize": (moves.resize, {"image_id": other, "size": size}),
+            "migrate": (moves.migrate, {"image_id": other}),
+            "confirm": (moves.confirm, {}),
+            "revert": (moves.revert, {}),
+        }
+        start, more = starters[kind]
         return lambda session: start(session, server, WHO, deps.times, operation_id=operation, **more)
 
 
-def _create(deps: Deps, operation: str, demand: Demand) -> Callable[[Session], Bell]:
-    identity = deps.runtime.new_id()
-
+def _create(deps: Deps, operation: str, identity: str, size: Size) -> Callable[[Session], Bell]:
     def write(session: Session) -> Bell:
         instance = Instance(
             id=identity,
@@ -158,8 +168,9 @@ def _create(deps: Deps, operation: str, demand: Demand) -> Callable[[Session], B
             reservation_id="r-1",
             vm_state="",
             image_ref=BASE_IMAGE,
-            flavor={"name": "p"},
-            demand=demand,
+            flavor=size.flavor,
+            hints={},
+            demand=size.demand,
         )
         return starts.create(session, [instance], WHO, deps.times, operation_ids=[operation])
 

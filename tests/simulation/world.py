@@ -38,6 +38,10 @@ TIMES = Times(
     deadlines={
         "create": 60.0,
         "unshelve": 60.0,
+        "resize": 90.0,
+        "migrate": 90.0,
+        "confirm_resize": 40.0,
+        "revert_resize": 60.0,
         "shelve": 80.0,
         "shelve_offload": 40.0,
         "unshelve_in_place": 40.0,
@@ -58,12 +62,14 @@ HEARTBEAT = 2.5
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How large the world is; by the seed. ``offload_time`` as the conductor's option."""
+    """How large the world is, and options of the conductor; by the seed."""
 
     nodes: tuple[int, ...]
     conductors: int
     apis: int
     offload_time: int
+    confirm_after: int
+    same_host: bool
 
 
 class Place:
@@ -203,6 +209,8 @@ class World:
                     host=place.name,
                     times=TIMES,
                     shelved_offload_time=self.shape.offload_time,
+                    resize_confirm_window=self.shape.confirm_after,
+                    allow_resize_to_same_host=self.shape.same_host,
                     sweep_interval=1.5,
                     heartbeat=5.0,
                 ),
@@ -352,4 +360,6 @@ def _shape(loop: Loop) -> Shape:
         conductors=random.choice((1, 2, 2)),
         apis=random.choice((1, 2)),
         offload_time=random.choice((0, 0, 5, -1)),
+        confirm_after=random.choice((0, 0, 10)),
+        same_host=random.random() < 0.5,
     )

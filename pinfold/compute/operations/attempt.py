@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from pinfold.compute import resume
-from pinfold.compute.calls import Calls, Conductor
+from pinfold.compute.calls import Calls, Conductor, NoAnswer
 from pinfold.compute.fence import Fence, Fenced
 from pinfold.compute.jobs import Jobs, Key
 from pinfold.compute.settings import Settings
@@ -79,8 +79,8 @@ class Tools(msgspec.Struct, frozen=True):
 
 class Attempt:
     """``held`` is the claim of this operation once it has one; ``placement`` is where the guest is, or is to be;
-    ``accepted`` is whether the book has let this attempt do anything yet; ``waits`` is what it has waited for and the
-    book has not been told."""
+    ``accepted`` is whether the book has let this attempt do anything yet; ``step``
+    is the last that it has let it begin; ``waits`` is what it has waited for and the book has not been told."""
 
     def __init__(
         self, tools: Tools, conductor: Conductor, work: Work, deadline: float, queued: float = 0.0
@@ -92,6 +92,7 @@ class Attempt:
         self.held: Held | None = None
         self.placement = work.placement
         self.accepted = False
+        self.step = ""
         self.waits = {"queue": round(queued, 3)}
 
     def __str__(self) -> str:
@@ -113,7 +114,7 @@ class Attempt:
         begun = tools.calls.until(self.deadline, self.conductor.begin, record)
         if not begun.accepted:
             raise Refused(f"{step} was refused", undo=begun.undo)
-        self.accepted = True
+        self.accepted, self.step = True, step
         return begun
 
     def drive(self, what: str, call: Callable[[], T]) -> T:
@@ -157,9 +158,18 @@ class Attempt:
         return now + min(self.tools.settings.patience, max(0.0, self.deadline - now) / 2)
 
     def require_mine(self) -> None:
-        """Raises Refused once the operation is known to be somebody else's: for work that takes long."""
-        if self.tools.jobs.is_refused(self.key):
+        """For work that takes long: raises Refused once the operation is known to be somebody else's.
+
+        The book is asked, since only it knows whether what has been done is to be undone.
+        """
+        if not self.tools.jobs.is_refused(self.key):
+            return
+        if not self.step:
             raise Refused("the conductor has given it to somebody else")
+        try:
+            self.begin(self.step)
+        except NoAnswer as error:
+            LOG.warning("%s goes on for now: %s", self, error)
 
     def guest_is_listed(self) -> bool:
         """Whether the hypervisor has a guest of the server; True when it cannot say."""

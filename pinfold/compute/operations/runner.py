@@ -137,7 +137,8 @@ class Runner:
         if plan.places:
             self._remove_refused(attempt, plan)
         elif refused.undo and attempt.accepted:
-            self._undo(attempt, plan, plan.before(step))
+            begun = (states.KINDS[plan.kind].step(step),) if attempt.step == step else ()
+            self._undo(attempt, plan, (*plan.before(step), *begun))
 
     def _remove_refused(self, attempt: Attempt, plan: Plan) -> None:
         """The claim was this attempt's, and the lane still is, so that the guest can be no other's."""
