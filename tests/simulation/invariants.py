@@ -231,19 +231,19 @@ class Invariants:
         """No disk is lost: what a server last wrote is on a guest, or in the image it will be started from."""
         self._follow_moves(picture)
         yield from self._let_guests_write(picture)
-        deleting = {row.instance for row in picture.operations.values() if row.kind in DELETES}
+        kinds = {row.instance: row.kind for row in picture.operations.values()}
         for instance, latest in self.latest.items():
             row = picture.instances.get(instance)
-            if row is None or instance in deleting or row.vm_state == "error":
+            if row is None or kinds.get(instance) in DELETES or row.vm_state == "error":
                 continue
             if row.shelved_image in self.lost_on_purpose:
                 continue
             kept = self._kept_disks(instance, row)
-            if latest not in kept:
+            kind = kinds.get(instance)
+            if latest not in kept and kind != "revert_resize":
                 yield f"the disk of server {instance} is lost: it was {latest!r}, and there is {kept}"
             old = self.before_move.get(instance)
-            busy = any(operation.instance == instance for operation in picture.operations.values())
-            if row.vm_state == "resized" and not busy and old not in kept:
+            if row.vm_state == "resized" and kind != "confirm_resize" and old not in kept:
                 yield f"the disk of server {instance} before its move is lost: it was {old!r}, and there is {kept}"
 
     def _kept_disks(self, instance: str, row: InstanceRow) -> list[bytes]:
