@@ -243,7 +243,7 @@ class Invariants:
             if latest not in kept and kind != "revert_resize":
                 yield f"the disk of server {instance} is lost: it was {latest!r}, and there is {kept}"
             old = self.before_move.get(instance)
-            if row.vm_state == "resized" and kind != "confirm_resize" and old not in kept:
+            if row.vm_state == "resized" and kind != "confirm_resize" and old is not None and old not in kept:
                 yield f"the disk of server {instance} before its move is lost: it was {old!r}, and there is {kept}"
 
     def _kept_disks(self, instance: str, row: InstanceRow) -> list[bytes]:
@@ -264,7 +264,7 @@ class Invariants:
             if (role, claim.role) == ("current", "outgoing") and claim.instance in self.latest:
                 self.before_move[claim.instance] = self.latest[claim.instance]
             if (role, claim.role) == ("outgoing", "current") and claim.instance in self.before_move:
-                self.latest[claim.instance] = self.before_move[claim.instance]
+                self.latest[claim.instance] = self.before_move.pop(claim.instance)
 
     def _let_guests_write(self, picture: Picture) -> Iterator[str]:
         """A guest that runs for its server writes to its disk once a boot: so old data can be told from new."""
