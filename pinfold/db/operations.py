@@ -33,7 +33,6 @@ _WRITES_ON = 60.0
 POSTED = "posted"
 
 
-
 class Place(Protocol):
     """Where a cast goes: a node's row, or a scheduler's candidate."""
 

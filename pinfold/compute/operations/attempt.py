@@ -79,8 +79,8 @@ class Tools(msgspec.Struct, frozen=True):
 
 class Attempt:
     """``held`` is the claim of this operation once it has one; ``placement`` is where the guest is, or is to be;
-    ``accepted`` is whether the book has let this attempt do anything yet; ``step``
-    is the last that it has let it begin; ``waits`` is what it has waited for and the book has not been told."""
+    ``accepted`` is whether the book has let this attempt do anything yet, and ``step`` the last that it has let it
+    begin; ``waits`` is what it has waited for and the book has not been told."""
 
     def __init__(
         self, tools: Tools, conductor: Conductor, work: Work, deadline: float, queued: float = 0.0
