@@ -89,6 +89,15 @@ class Jobs:
         with self._guard:
             self._refused.update(key for key in self._keys if (key.operation, key.attempt) in named)
 
+    def refuse_others(self, instance: str, key: Key) -> None:
+        """Another operation has taken over what is under way for the instance: that is to end soon."""
+        with self._guard:
+            running = self._running.get(instance)
+            there = [job for job in (running, *self._waiting) if job is not None and job.instance == instance]
+            self._refused.update(
+                job.key for job in there if job.key is not None and job.key.operation != key.operation
+            )
+
     def is_refused(self, key: Key) -> bool:
         """Whether ``refuse`` has named it."""
         with self._guard:

@@ -18,6 +18,8 @@ from pinfold.rpcapi.wire import exported
 
 LOG = logging.getLogger(__name__)
 
+_DELETES = ("delete", "force_delete")
+
 # Kinds that come by the method of another kind.
 _METHOD = {"force_delete": "delete"}
 
@@ -130,6 +132,9 @@ class Manager:
             )
             return
         key = Key(work.operation, work.attempt, work.node)
+        if work.kind in _DELETES:
+            # what it takes over may be a copy that goes on for long
+            tools.jobs.refuse_others(work.instance, key)
         deadline = tools.runtime.monotonic() + work.seconds_left
 
         taken = tools.runtime.monotonic()

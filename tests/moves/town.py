@@ -128,9 +128,10 @@ class Worker:
             stop=stop,
         )
         self.audit = Audit(self.tools)
+        town.box.incarnations[self.host] = self.incarnation
         self.up = True
         self.beat()
-        self.reconcile()
+        self.reconcile(starting=True)
 
     def _at(self, number: int, event: str, when: str) -> None:
         if self.town.at is not None:
@@ -141,9 +142,9 @@ class Worker:
     def beat(self) -> None:
         self.conductor.heartbeat(messages.Heartbeat(self.host, self.incarnation))
 
-    def reconcile(self) -> None:
+    def reconcile(self, *, starting: bool = False) -> None:
         for node in self.nodes:
-            for done in self.audit.look(node):
+            for done in self.audit.look(node, starting=starting):
                 assert done.wait(10)
 
     def perform(self, work: Work) -> None:
@@ -186,6 +187,7 @@ class Town:
         self.casts: list[Work] = []
         self.patience = 5.0
         self.twice = False
+        self.fillers: list[str] = []
         self.workers = {host: Worker(self, host, (nodes or {}).get(host, (host,))) for host in hosts}
         for worker in self.workers.values():
             worker.start()
@@ -323,6 +325,25 @@ class Town:
 
     def operation(self, server: str) -> Operation:
         return self.box.operation(server)
+
+    def outcome(self, operation: str) -> str:
+        """How a move was ended."""
+        row = self.book.read(lambda session: session.get(Operation, operation))
+        assert row is not None
+        return str(row.arguments["outcome"])
+
+    def fill(self, host: str) -> None:
+        """Servers that take all dedicated CPUs of a host."""
+        waiting, self.box.compute.work = self.box.compute.work, []
+        for size in (P6, P6, P2):
+            server = self.box.ask_create(demand(size), host=host)
+            for work in list(self.box.compute.work):
+                self.box.claim(work)
+                self.box.finish(work)
+            self.box.compute.work.clear()
+            self._write(sa.update(Instance).where(Instance.id == server).values(flavor=size))
+            self.fillers.append(server)
+        self.box.compute.work = waiting
 
     def open_kind(self, server: str) -> str | None:
         return self.book.read(

@@ -39,6 +39,8 @@ def _upload(attempt: Attempt, read: Callable[[str, str], Iterator[bytes]]) -> No
         finally:
             _close(disk)
     except Refused:
+        # whoever has taken over may have asked for its deletion before it was begun
+        delete_image(attempt)
         raise
     except driver.DriverError:
         raise

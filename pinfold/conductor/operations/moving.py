@@ -12,7 +12,8 @@ restore      source       the guest is as it was: the move has failed
 
 ``withdraw`` and ``restore`` are the way back, in this order: the source's guest is started again only once the
 destination has said that nothing runs there. Where it cannot say so, its claim is a ``leftover`` and the source's
-guest stays off, until the destination's worker has looked; then the source's own audit starts it.
+guest stays off until the destination's worker has looked; then the source's audit tells that it is shut down (or
+starts it, if that worker has just started).
 """
 
 from __future__ import annotations

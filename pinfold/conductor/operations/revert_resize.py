@@ -85,7 +85,7 @@ class RevertResize(inplace.InPlace):
 
     @staticmethod
     def _give_up_restoring(deed: Deed, fault: Fault) -> None:
-        """The old guest is there, and is off: its host's audit starts it once nothing speaks against that."""
+        """The old guest is there, and is off: the audit of its host starts it with its worker, or else tells so."""
         deed.close(done_or_off(deed), fault)
 
 
