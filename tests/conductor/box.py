@@ -188,7 +188,9 @@ class Box:
     def times(self) -> Times:
         return self.settings.times
 
-    def ask_create(self, demand: Demand | None = None, name: str = "a", **arguments: Any) -> str:
+    def ask_create(
+        self, demand: Demand | None = None, name: str = "a", image: str = "tiny", **arguments: Any
+    ) -> str:
         """POST a server; its id. The conductor has been rung when this returns."""
         instance = Instance(
             id=self.runtime.new_id(),
@@ -198,7 +200,7 @@ class Box:
             hostname=name,
             reservation_id="r-1",
             vm_state="",
-            image_ref="tiny",
+            image_ref=image,
             flavor={"name": "p"},
             demand=demand or pinned(4),
         )

@@ -38,7 +38,7 @@ def test_a_resized_server_runs_elsewhere_with_its_disk_and_keeps_its_old_place(t
     assert town.guests(server) == {target: RUNS}
     assert town.row(server).moved_from is None
     town.settle(server)
-    assert [image.id for image in town.images.list()] == ["tiny"]
+    assert [image.id for image in town.images.list()] == [town.image]
 
 
 def test_a_reverted_server_is_as_it_was(town: Town) -> None:

@@ -117,7 +117,7 @@ def remove(town: Town, server: str) -> None:
     assert town.claims() == []
     assert town.guests(server) == {}
     assert not list(town.folder.glob("hypervisor/*/*/aside/*"))
-    assert [image.id for image in town.images.list()] == ["tiny"]
+    assert [image.id for image in town.images.list()] == [town.image]
 
 
 def run(

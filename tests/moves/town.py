@@ -39,7 +39,7 @@ from tests.compute.realbook import BoxConductor
 from tests.compute.world import DISK, PARTITION, Killed, Watch, WatchedConductor, WatchedDriver, WatchedStore
 from tests.conductor.box import WHO, Box
 
-IMAGE = "tiny"
+IMAGE = "00000000-0000-4000-8000-000000000001"
 CONTEXT = Context("req-town")
 At = Callable[[int, str, str], None]
 
@@ -179,6 +179,7 @@ class Town:
         now = self.runtime.now()
         self.images.create(Image(IMAGE, "tiny", "queued", "project", "public", now, now))
         self.images.upload(IMAGE, [DISK])
+        self.image = IMAGE
         self.box = Box(book, self.images, ConductorSettings(host="conductor-1", **settings))
         self.book = book
         self.at: At | None = None
@@ -271,7 +272,7 @@ class Town:
 
     def boot(self, of: dict[str, Any] = P2, host: str = "n1", stopped: bool = False) -> str:
         """A server that runs on ``host`` (or was stopped there)."""
-        server = self.box.ask_create(demand(of), host=host)
+        server = self.box.ask_create(demand(of), image=IMAGE, host=host)
         self._write(sa.update(Instance).where(Instance.id == server).values(flavor=of))
         self.pump()
         assert self.row(server).vm_state == "active", self.row(server).fault
@@ -336,7 +337,7 @@ class Town:
         """Servers that take all dedicated CPUs of a host."""
         waiting, self.box.compute.work = self.box.compute.work, []
         for size in (P6, P6, P2):
-            server = self.box.ask_create(demand(size), host=host)
+            server = self.box.ask_create(demand(size), image=IMAGE, host=host)
             for work in list(self.box.compute.work):
                 self.box.claim(work)
                 self.box.finish(work)
