@@ -238,8 +238,9 @@ class SimDriver:
 
         def act(machine: Machine) -> None:
             old = machine.guests.get(spec.instance)
-            if old is not None:
-                machine.aside.setdefault(spec.instance, old)
+            if old is not None and spec.instance not in machine.aside:
+                old.record = msgspec.structs.replace(old.record, power_state=SHUTDOWN)
+                machine.aside[spec.instance] = old
             self._boot(machine, spec, content, RUNNING if power_on else SHUTDOWN)
 
         self._ask("finish_migration", spec.node, spec.instance, act)
@@ -260,7 +261,11 @@ class SimDriver:
         return state
 
     def destroy(self, node: str, instance: str) -> None:
-        self._ask("destroy", node, instance, lambda machine: machine.guests.pop(instance, None))
+        def act(machine: Machine) -> None:
+            machine.guests.pop(instance, None)
+            machine.aside.pop(instance, None)
+
+        self._ask("destroy", node, instance, act)
 
     def power_on(self, node: str, instance: str) -> PowerState:
         return self._change("power_on", node, instance, RUNNING)
