@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from pinfold.virt.driver import RUNNING, SHUTDOWN
+from tests.simulation.admin import Operator
 from tests.simulation.loop import Process
 from tests.simulation.world import Place, World
 
@@ -14,6 +16,7 @@ class Chaos:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._operator = Operator(world)
         self._blows: dict[str, Callable[[], None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -24,6 +27,7 @@ class Chaos:
             "broker-away": self._broker_away,
             "database-away": self._database_away,
             "image-lost": self._image_lost,
+            "guest-off": self._guest_off,
         }
 
     def start(self) -> None:
@@ -120,12 +124,30 @@ class Chaos:
             self._world.loop.kill(place.process)
         for machine in place.machines:
             machine.power_cut()
+        if "fence" in self._world.faults.blows and not place.fenced:
+            self._operator.begin(place)
         self._later(1.0, 60.0, lambda: self._power_on(place))
 
     def _power_on(self, place: Place) -> None:
-        if not place.on:
+        if place.fenced:
+            self._later(1.0, 2.0, lambda: self._power_on(place))
+        elif not place.on:
             self._tell(f"{place.name} has power again")
             place.on = True
+
+    def _guest_off(self) -> None:
+        """A user shuts a system down from inside."""
+        running = [
+            (machine, instance)
+            for machine in self._world.machines
+            for instance, guest in sorted(machine.guests.items())
+            if guest.record.power_state == RUNNING
+        ]
+        if running:
+            machine, instance = self._world.loop.random.choice(running)
+            self._tell(f"the system of {instance} on {machine.node} shuts itself down")
+            machine.guests[instance].turn(SHUTDOWN)
+            self._world.changed()
 
     def _clock(self) -> None:
         random = self._world.loop.random

@@ -37,7 +37,7 @@ RATES: dict[str, tuple[float, float]] = {
     "db-slow": (0.01, 0.1),
 }
 
-#: What strikes a whole process, a host or all, now and then.
+#: What strikes a whole process, a host or all, now and then. ``fence``: an operator looks after hosts without power.
 BLOWS = (
     "kill",
     "stop",
@@ -48,7 +48,8 @@ BLOWS = (
     "broker-away",
     "database-away",
     "image-lost",
-    "force-down",
+    "guest-off",
+    "fence",
 )
 KINDS = (*RATES, *BLOWS)
 

@@ -53,6 +53,10 @@ class SimGuest:
         cells = record.placement.cells if record.placement else ()
         self.cpus: frozenset[int] = frozenset().union(*(held_cpus(cell) for cell in cells))
 
+    def turn(self, state: PowerState) -> None:
+        """Do something else from now on."""
+        self.record = msgspec.structs.replace(self.record, power_state=state)
+
     @property
     def runs(self) -> bool:
         """Whether its CPUs are in use."""
@@ -77,7 +81,7 @@ class Machine:
         self.requests.clear()
         for guest in self.guests.values():
             if guest.record.power_state not in _OFF:
-                guest.record = msgspec.structs.replace(guest.record, power_state=SHUTDOWN)
+                guest.turn(SHUTDOWN)
 
 
 class Request:
@@ -239,7 +243,7 @@ class SimDriver:
         def act(machine: Machine) -> None:
             old = machine.guests.get(spec.instance)
             if old is not None and spec.instance not in machine.aside:
-                old.record = msgspec.structs.replace(old.record, power_state=SHUTDOWN)
+                old.turn(SHUTDOWN)
                 machine.aside[spec.instance] = old
             self._boot(machine, spec, content, RUNNING if power_on else SHUTDOWN)
 
@@ -298,7 +302,7 @@ class SimDriver:
                 raise DriverError(f"{call} of {instance} on {node}: it is in state {before}.")
             if to == RUNNING and (before in _OFF or afresh):
                 guest.boots += 1
-            guest.record = msgspec.structs.replace(guest.record, power_state=to)
+            guest.turn(to)
             return to
 
         state: PowerState = self._ask(call, node, instance, act)

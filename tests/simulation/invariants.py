@@ -21,10 +21,14 @@ HOLDING = ("incoming", "current", "outgoing")
 DELETES = ("delete", "force_delete")
 #: The roles of the claims of a server without an open operation, by its state.
 HELD = {
-    **{state: ["current"] for state in ("active", "stopped", "paused", "suspended", "shelved")},
-    **{state: [] for state in ("shelved_offloaded", "error")},
+    **{
+        state: ["current"] for state in ("active", "stopped", "paused", "suspended", "shelved", "soft-delete")
+    },
+    "shelved_offloaded": [],
     "resized": ["current", "outgoing"],
 }
+#: While these are open, what runs on the server's place may be new, and is not yet the server's.
+REPLACING = ("resize", "migrate", "rebuild", "evacuate")
 _placement = msgspec.json.Decoder(Placement)
 
 
@@ -110,7 +114,11 @@ def read(raw: sqlite3.Connection) -> Picture:
 
 
 class Invariants:
-    """Checks pictures one after another. ``latest`` is what stands on the disk of each server that has ever run."""
+    """Checks pictures one after another.
+
+    ``latest`` is what stands on the disk of each server that has run, ``before_move`` what stood there before a move
+    that is to be confirmed, ``pictures`` are images that users have asked for.
+    """
 
     def __init__(self, raw: sqlite3.Connection, machines: Iterable[Machine], images: Images) -> None:
         self._raw = raw
@@ -120,6 +128,8 @@ class Invariants:
         self._before: Picture | None = None
         self.latest: dict[str, bytes] = {}
         self.before_move: dict[str, bytes] = {}
+        self.pictures: set[str] = set()
+        self._writes = 0
         self.lost_on_purpose: set[str] = set()
 
     def check(self, picture: Picture) -> None:
@@ -141,9 +151,10 @@ class Invariants:
     def _pins(self, picture: Picture) -> Iterator[str]:
         """Pins are exactly the CPUs of claims' placements."""
         for claim in picture.claims:
-            if claim not in self._placed:
+            pins = picture.pins.get(claim, frozenset())
+            if self._placed.get(claim) != pins:
                 self._placed[claim] = self._read_placement(claim)
-            if picture.pins.get(claim, frozenset()) != self._placed[claim]:
+            if pins != self._placed[claim]:
                 yield f"claim {claim} is placed on {set(self._placed[claim])}, and its pins differ"
         if picture.pins.keys() - picture.claims.keys():
             yield "there are pins without a claim"
@@ -219,9 +230,9 @@ class Invariants:
                 running[instance] = machine.node
 
     def _is_claimed(self, picture: Picture, node: str, instance: str, guest: SimGuest) -> Iterator[str]:
-        """Whatever runs has a claim there, for just its CPUs."""
+        """Whatever runs has a claim there, for all of its CPUs."""
         for identity, claim in picture.claims.items():
-            if claim.instance == instance and claim.node == node and self._placed[identity] == guest.cpus:
+            if claim.instance == instance and claim.node == node and guest.cpus <= self._placed[identity]:
                 return
         yield f"server {instance} runs on {node} on CPUs {set(guest.cpus)} without a claim for them"
 
@@ -229,7 +240,7 @@ class Invariants:
 
     def _disks(self, picture: Picture) -> Iterator[str]:
         """No disk is lost: what a server last wrote is on a guest, or in the image it will be started from."""
-        self._follow_moves(picture)
+        self._follow(picture)
         yield from self._let_guests_write(picture)
         kinds = {row.instance: row.kind for row in picture.operations.values()}
         for instance, latest in self.latest.items():
@@ -256,8 +267,8 @@ class Invariants:
         image = self._images.data.get(row.shelved_image or "")
         return kept if image is None else [*kept, image]
 
-    def _follow_moves(self, picture: Picture) -> None:
-        """A revert is a return to the disk as it was before the move."""
+    def _follow(self, picture: Picture) -> None:
+        """What is meant to change a disk: a revert goes back, a rebuild and an evacuation begin anew."""
         before = self._before.claims if self._before else {}
         for identity, claim in picture.claims.items():
             role = before[identity].role if identity in before else ""
@@ -265,12 +276,19 @@ class Invariants:
                 self.before_move[claim.instance] = self.latest[claim.instance]
             if (role, claim.role) == ("outgoing", "current") and claim.instance in self.before_move:
                 self.latest[claim.instance] = self.before_move.pop(claim.instance)
+        for operation in picture.operations.values():
+            if (operation.kind, operation.step) in (("rebuild", "rebuild"), ("evacuate", "spawn")):
+                self.latest.pop(operation.instance, None)
+                self.before_move.pop(operation.instance, None)
+            if operation.kind == "create_image" and operation.snapshot:
+                self.pictures.add(operation.snapshot)
 
     def _let_guests_write(self, picture: Picture) -> Iterator[str]:
         """A guest that runs for its server writes to its disk once a boot: so old data can be told from new."""
         current = {
             (claim.instance, claim.node) for claim in picture.claims.values() if claim.role == "current"
         }
+        made = {row.instance for row in picture.operations.values() if row.kind in REPLACING}
         for machine in self._machines:
             for instance, guest in machine.guests.items():
                 if (
@@ -278,13 +296,14 @@ class Invariants:
                     and guest.written < guest.boots
                     and (instance, machine.node) in current
                     and instance in picture.instances
+                    and instance not in made
                 ):
                     latest = self.latest.get(instance)
                     if latest is not None and guest.disk != latest:
                         yield f"server {instance} was started from {guest.disk!r}, and its disk was {latest!r}"
                     guest.written = guest.boots
-                    number = int((latest or b":0").rpartition(b":")[2]) + 1
-                    self.latest[instance] = guest.disk = f"{instance}:{number}".encode()
+                    self._writes += 1
+                    self.latest[instance] = guest.disk = f"{instance}:{self._writes}".encode()
 
     # --- when everything has settled ----------------------------------------------------------
 
@@ -318,6 +337,8 @@ class Invariants:
         for instance, node, role in wanted:
             place = "aside" if role == "outgoing" and (instance, node) in at_home else "guest"
             if (instance, node, place) not in there:
+                if picture.instances[instance].vm_state == "error":
+                    continue  # a rebuild has failed in the middle
                 yield f"server {instance} has a claim on {node} that is {role}, and no guest there"
                 continue
             there.remove((instance, node, place))
@@ -345,7 +366,8 @@ class Invariants:
         }
         there = set(self._images.records)
         for image in sorted(there - wanted):
-            yield f"image {image} is left in the store"
+            if image not in self.pictures or self._images.records[image].status != "active":
+                yield f"image {image} is left in the store"
         for image in sorted(wanted - there - self.lost_on_purpose):
             yield f"image {image} is not in the store"
 
@@ -358,6 +380,8 @@ def _fits(row: InstanceRow, power_state: int) -> bool:
     """Whether a guest does what its server's state says."""
     if row.vm_state == "active" or (row.vm_state == "resized" and row.ran):
         return power_state == RUNNING
+    if row.vm_state == "error":
+        return True
     if row.vm_state == "paused":
         return power_state == PAUSED
     return power_state not in (RUNNING, PAUSED) or (row.vm_state == "suspended" and power_state == SUSPENDED)

@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from sqlalchemy.orm import Session
-
-from pinfold.api.deps import Deps
-from pinfold.db import moves, starts
-from pinfold.db.models import Instance
-from pinfold.db.moves import Size
-from pinfold.db.operations import Requester
 from pinfold.model import errors
-from pinfold.model.request import demand_for
-from pinfold.model.work import Bell
 from pinfold.rpcapi.context import Context
 from tests.simulation.invariants import InstanceRow
-from tests.simulation.loop import Event
-from tests.simulation.world import BASE_IMAGE, World
+from tests.simulation.loop import Event, Process
+from tests.simulation.requests import ANY, DELETES, SENSIBLE, Request
+from tests.simulation.world import World
 
-WHO = Requester("req-user", "project", "user")
 PATIENCE = 20.0
 MOST_SERVERS = 6
 
-_SENSIBLE = {
-    "active": ("shelve", "shelve", "shelve", "resize", "migrate", "delete"),
-    "shelved": ("shelve_offload", "unshelve", "delete"),
-    "shelved_offloaded": ("unshelve", "unshelve", "unshelve", "delete"),
-    "resized": ("confirm", "revert", "delete"),
-    "error": ("delete",),
-    "building": ("delete", "none"),
-}
-_ANY = (
-    "shelve",
-    "shelve_offload",
-    "unshelve",
-    "resize",
-    "migrate",
-    "confirm",
-    "revert",
-    "delete",
-    "force_delete",
-)
+
+class Answer:
+    """What came of a request: ``over`` once its API has done with it, or has died."""
+
+    def __init__(self, process: Process, done: Event) -> None:
+        self.done = done
+        self.accepted = False
+        self._process = process
+
+    @property
+    def over(self) -> bool:
+        """Whether it can have no effect any more that it has not had."""
+        return self.done.is_set() or self._process.dead
 
 
-def _size(name: str, vcpus: int, **extra: str) -> Size:
-    specs = {f"hw:{key}": value for key, value in extra.items()}
-    demand = demand_for(vcpus=vcpus, memory_mb=512, disk_gb=1, extra_specs=specs, image_properties={})
-    return Size({"flavorid": name, "name": name, "vcpus": vcpus, "extra_specs": specs}, demand)
+def ask(world: World, kind: str, subject: str) -> Answer | None:
+    """Send one request to any API; None when there is none."""
+    ready = [place for place in world.apis if place.up]
+    if not ready:
+        return None
+    api = world.loop.random.choice(ready)
+    deps, process = api.deps, api.process
+    assert deps is not None
+    assert process is not None
+    answer = Answer(process, Event(world.loop, world.outside))
 
+    def serve() -> None:
+        world.history.add(process.name, "is asked: %s %s", kind, subject)
+        request = Request(deps, world.loop.random, kind, subject)
+        try:
+            bell = deps.book.write(request.write)
+            answer.accepted = True
+            deps.ring(bell, Context("req-user"))
+        except errors.PinfoldError as error:
+            world.history.add(process.name, "refuses: %s", error)
+        answer.done.set()
 
-SIZES = (
-    _size("p1", 1, cpu_policy="dedicated"),
-    _size("p2", 2, cpu_policy="dedicated"),
-    _size("p2-require", 2, cpu_policy="dedicated", cpu_thread_policy="require"),
-    _size("p1-isolate", 1, cpu_policy="dedicated", cpu_thread_policy="isolate"),
-    _size("p4", 4, cpu_policy="dedicated"),
-    _size("s1", 1),
-)
+    world.loop.spawn(process, serve, f"request {kind}")
+    return answer
 
 
 class Users:
@@ -92,86 +84,28 @@ class Users:
         picture = self._world.picture
         servers = sorted(picture.instances.items()) if picture else []
         if len(servers) < random.randint(1, MOST_SERVERS):
-            self.ask("create", "")
+            self._ask("create", "")
             return
         server, row = random.choice(servers)
-        self.ask(self._sensible(row), server)
+        self._ask(self._sensible(row), server)
 
     def _sensible(self, row: InstanceRow) -> str:
         random = self._world.loop.random
         if random.random() < 0.1:
-            return random.choice(_ANY)
-        return random.choice(_SENSIBLE.get(row.vm_state, _ANY))
+            return random.choice(ANY)
+        return random.choice(SENSIBLE.get(row.vm_state, ANY))
 
-    def ask(self, kind: str, server: str) -> None:
-        """One request, to any API, and wait for its answer for a while."""
+    def _ask(self, kind: str, server: str) -> None:
+        """One request, and wait for its answer for a while."""
         world = self._world
         if kind == "none":
             return
-        ready = [place for place in world.apis if place.up]
-        if not ready:
+        answer = ask(world, kind, server)
+        if answer is None:
             world.loop.sleep(world.outside, 1.0)
             return
-        api = world.loop.random.choice(ready)
-        assert api.deps is not None
-        assert api.process is not None
-        deps, name = api.deps, api.process.name
-        done = Event(world.loop, world.outside)
-
-        def serve() -> None:
-            world.history.add(name, "is asked: %s %s", kind, server)
-            try:
-                self._write(deps, kind, server)
-            except errors.PinfoldError as error:
-                world.history.add(name, "refuses: %s", error)
-            done.set()
-
-        world.loop.spawn(api.process, serve, f"request {kind}")
-        done.wait(PATIENCE)
-
-    def _write(self, deps: Deps, kind: str, server: str) -> None:
-        bell = deps.book.write(self._writer(deps, kind, server))
-        self.asked += 1
-        if kind in ("delete", "force_delete"):
+        answer.done.wait(PATIENCE)
+        self.asked += answer.accepted
+        soft = kind == "delete" and world.times.keep_deleted > 0
+        if kind in DELETES and answer.accepted and not soft:
             self.gone.add(server)
-        deps.ring(bell, Context("req-user"))
-
-    def _writer(self, deps: Deps, kind: str, server: str) -> Callable[[Session], Bell]:
-        operation, other = deps.runtime.new_id(), deps.runtime.new_id()
-        size = self._world.loop.random.choice(SIZES)
-        if kind == "create":
-            return _create(deps, operation, other, size)
-        shelved = {"image_id": other, "image_name": "shelved", "image_properties": {}}
-        starters: dict[str, tuple[Callable[..., Bell], dict[str, Any]]] = {
-            "shelve": (starts.shelve, shelved),
-            "shelve_offload": (starts.shelve_offload, {}),
-            "unshelve": (starts.unshelve, {}),
-            "delete": (starts.delete, {}),
-            "force_delete": (starts.delete, {"force": True}),
-            "resize": (moves.resize, {"image_id": other, "size": size}),
-            "migrate": (moves.migrate, {"image_id": other}),
-            "confirm": (moves.confirm, {}),
-            "revert": (moves.revert, {}),
-        }
-        start, more = starters[kind]
-        return lambda session: start(session, server, WHO, deps.times, operation_id=operation, **more)
-
-
-def _create(deps: Deps, operation: str, identity: str, size: Size) -> Callable[[Session], Bell]:
-    def write(session: Session) -> Bell:
-        instance = Instance(
-            id=identity,
-            project_id="project",
-            user_id="user",
-            name="s",
-            hostname="s",
-            reservation_id="r-1",
-            vm_state="",
-            image_ref=BASE_IMAGE,
-            flavor=size.flavor,
-            hints={},
-            demand=size.demand,
-        )
-        return starts.create(session, [instance], WHO, deps.times, operation_ids=[operation])
-
-    return write

@@ -28,9 +28,9 @@ from tests.simulation.images import Images, SimStore
 from tests.simulation.invariants import Invariants, Picture, Violation
 from tests.simulation.loop import Busy, Fiber, Loop, Process
 from tests.simulation.network import Broker, SimTransport
+from tests.simulation.requests import BASE_IMAGE
 from tests.simulation.runtime import SimRuntime
 
-BASE_IMAGE = "tiny"
 TIMES = Times(
     service_down=10.0,
     lease=10.0,
@@ -42,6 +42,26 @@ TIMES = Times(
         "migrate": 90.0,
         "confirm_resize": 40.0,
         "revert_resize": 60.0,
+        "evacuate": 60.0,
+        "rebuild": 60.0,
+        "create_image": 60.0,
+        **dict.fromkeys(
+            (
+                "start",
+                "stop",
+                "reboot",
+                "hard_reboot",
+                "pause",
+                "unpause",
+                "suspend",
+                "resume",
+                "soft_delete",
+                "restore",
+                "power_sync",
+                "power_restore",
+            ),
+            40.0,
+        ),
         "shelve": 80.0,
         "shelve_offload": 40.0,
         "unshelve_in_place": 40.0,
@@ -70,18 +90,20 @@ class Shape(msgspec.Struct, frozen=True):
     offload_time: int
     confirm_after: int
     same_host: bool
+    keep_deleted: float
 
 
 class Place:
     """Where a process is started again and again: ``process`` is its present incarnation, if there is one.
 
-    ``on`` is False while its machine has no power.
+    ``on`` is False while its machine has no power, and ``fenced`` while it must not get it back.
     """
 
     def __init__(self, name: str, start: Callable[[Place], None]) -> None:
         self.name = name
         self.start = start
         self.on = True
+        self.fenced = False
         self.process: Process | None = None
         self.machines: list[Machine] = []
         self.service: ComputeService | ConductorService | None = None
@@ -110,6 +132,7 @@ class World:
         self.outside = Process("world")
         self.processes = [self.outside]
         self.shape = _shape(self.loop)
+        self.times = msgspec.structs.replace(TIMES, keep_deleted=self.shape.keep_deleted)
         self.workers = [self._host(number, count) for number, count in enumerate(self.shape.nodes, 1)]
         self.conductors = [Place(f"cond{n + 1}", self._start_conductor) for n in range(self.shape.conductors)]
         self.apis = [Place(f"api{n + 1}", self._start_api) for n in range(self.shape.apis)]
@@ -207,7 +230,7 @@ class World:
                 SimRuntime(self.loop, process),
                 ConductorSettings(
                     host=place.name,
-                    times=TIMES,
+                    times=self.times,
                     shelved_offload_time=self.shape.offload_time,
                     resize_confirm_window=self.shape.confirm_after,
                     allow_resize_to_same_host=self.shape.same_host,
@@ -233,7 +256,7 @@ class World:
             images=self._store(process),
             runtime=SimRuntime(self.loop, process),
             broker_answers=transport.ping,
-            times=TIMES,
+            times=self.times,
         )
         place.ready = True
 
@@ -315,6 +338,8 @@ class World:
         if self.picture is None:
             return ["nothing has happened"]
         found = [f"{place.name} is not up" for place in self.places if not place.up]
+        forced = self.database.raw.execute("SELECT host FROM services WHERE forced_down").fetchall()
+        found += [f"host {host} is forced down" for (host,) in forced]
         return found or [
             *self.invariants.unsettled(self.picture, [BASE_IMAGE]),
             *self._unsettled_trackers(),
@@ -362,4 +387,5 @@ def _shape(loop: Loop) -> Shape:
         offload_time=random.choice((0, 0, 5, -1)),
         confirm_after=random.choice((0, 0, 10)),
         same_host=random.random() < 0.5,
+        keep_deleted=random.choice((0.0, 0.0, 20.0)),
     )
