@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache, partial
 
@@ -24,18 +25,19 @@ def run(arguments: argparse.Namespace) -> int:
     )
     began = time.monotonic()
     failed = operations = seeds = 0
-    counts: dict[str, int] = {}
+    counts, ended = Counter[str](), Counter[str]()
     for result in _results(_range(arguments.seeds), options, arguments):
         seeds += 1
         operations += result.operations
-        for kind, count in result.faults.items():
-            counts[kind] = counts.get(kind, 0) + count
+        counts.update(result.faults)
+        ended.update(result.ended)
         failed += result.failure is not None
         _tell(result, arguments)
         if failed >= arguments.stop_after:
             break
     spent = time.monotonic() - began
-    print("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
+    for what, counted in (("faults", counts), ("operations", ended)):
+        print(f"{what}: " + ", ".join(f"{kind} {count}" for kind, count in sorted(counted.items())))
     print(f"{seeds} seeds, {operations} operations, {failed} failed, in {spent:.0f} s")
     return 1 if failed else 0
 

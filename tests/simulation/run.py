@@ -21,13 +21,15 @@ SETTLES_WITHIN = 500.0
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of one seed. ``failure`` is None when all was well; ``digest`` is equal for equal histories."""
+    """What came of one seed. ``ended`` counts operations by kind and result; ``failure`` is None when all was well;
+    ``digest`` is equal for equal histories."""
 
     seed: int
     operations: int
     seconds: float
     steps: int
     faults: dict[str, int]
+    ended: dict[str, int]
     failure: str | None
     digest: str
     history: tuple[str, ...] = ()
@@ -109,10 +111,18 @@ def _result(seed: int, world: World, users: Users, options: Options) -> Result:
         seconds=world.loop.now,
         steps=world.loop.steps,
         faults=dict(sorted(world.faults.count.items())),
+        ended=_ended(world),
         failure=None if world.failure is None else world.history.readable(str(world.failure)),
         digest=digest[:16],
         history=lines if keep else (),
     )
+
+
+def _ended(world: World) -> dict[str, int]:
+    rows = world.database.raw.execute(
+        "SELECT kind || ' ' || coalesce(result, 'open'), count(*) FROM operations GROUP BY 1 ORDER BY 1"
+    )
+    return dict(rows.fetchall())
 
 
 def kinds_of(text: str | None) -> Sequence[str]:
