@@ -120,7 +120,7 @@ class Machine(RuleBasedStateMachine):
         """The host shown is that of the one claim that counts; a guest that runs is there."""
         roles, guests = self.town.box.claims(server), self.town.guests(server)
         current = [node for role, node in roles if role == "current"]
-        assert [shown["OS-EXT-SRV-ATTR:host"]] == (current or [None])
+        assert shown["OS-EXT-SRV-ATTR:host"] == (current[0] if current else None)
         running = [node for node, state in guests.items() if state == 1]
         assert running in ([], current), f"{server} runs on {running}, its place is {current}"
         if shown["status"] == "ACTIVE" and current[0] not in self.down and len(roles) == 1:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from pinfold import concurrency
-from pinfold.cmd.manage import audit, config, database, numa, operation
+from pinfold.cmd.manage import audit, config, database, drain, numa, operation
 from pinfold.cmd.manage.shared import Shell
 from pinfold.conf import database as conf_database
 from pinfold.conf import operations as conf_operations
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config-file", action="append", default=[], metavar="FILE", help="may be repeated")
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR", help="may be repeated")
     commands = parser.add_subparsers(dest="group", required=True)
-    for module in (config, database, audit, operation, numa):
+    for module in (config, database, audit, operation, drain, numa):
         module.add_parser(commands)
     return parser
 
