@@ -32,11 +32,11 @@ def make_application(arguments: list[str]) -> Any:
     from pinfold.runtime import RealRuntime
 
     conf = configure("pinfold-api", arguments)
-    for register in api.PROGRAM.registers:
-        register(conf)
-    check(conf)
     runtime = RealRuntime()
     try:
+        for register in api.PROGRAM.registers:
+            register(conf)
+        check(conf)
         the_book, broker = book.book_from(conf, runtime), transport.connect(conf, runtime)
         deps = api.deps_from(conf, runtime, broker, the_book, CollectorRegistry())
         return api.application_from(conf, deps)
