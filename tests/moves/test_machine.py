@@ -122,7 +122,7 @@ class Machine(RuleBasedStateMachine):
         current = [node for role, node in roles if role == "current"]
         assert shown["OS-EXT-SRV-ATTR:host"] == (current[0] if current else None)
         running = [node for node, state in guests.items() if state == 1]
-        assert running in ([], current), f"{server} runs on {running}, its place is {current}"
+        assert not running or running == current, f"{server} runs on {running}, its place is {current}"
         if shown["status"] == "ACTIVE" and current[0] not in self.down and len(roles) == 1:
             assert running == current, f"{server} is ACTIVE and does not run"
 
