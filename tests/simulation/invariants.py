@@ -378,10 +378,10 @@ def _on(picture: Picture, node: str) -> Mapping[str, Any]:
 
 def _fits(row: InstanceRow, power_state: int) -> bool:
     """Whether a guest does what its server's state says."""
-    if row.vm_state == "active" or (row.vm_state == "resized" and row.ran):
+    if row.vm_state == "active":
         return power_state == RUNNING
-    if row.vm_state == "error":
-        return True
+    if row.vm_state == "error" or (row.vm_state == "resized" and row.ran):
+        return True  # nobody starts the guest of a server that waits for its move to be confirmed
     if row.vm_state == "paused":
         return power_state == PAUSED
     return power_state not in (RUNNING, PAUSED) or (row.vm_state == "suspended" and power_state == SUSPENDED)

@@ -32,24 +32,21 @@ POWER = {
 #: What makes sense in each state; more often what is named more often.
 SENSIBLE = {
     "active": (
-        *["shelve"] * 5,
-        "resize",
-        "resize",
-        "migrate",
-        "rebuild",
-        "create_image",
-        "delete",
+        *["shelve"] * 8,
+        *["resize"] * 3,
+        *["migrate"] * 3,
+        *["rebuild", "create_image", "delete"],
         *POWER["active"],
     ),
-    "stopped": ("start", "start", "shelve", "resize", "rebuild", "delete"),
-    "paused": ("unpause", "unpause", "shelve", "hard_reboot", "delete"),
-    "suspended": ("resume", "resume", "shelve", "delete"),
-    "shelved": ("shelve_offload", "unshelve", "delete"),
-    "shelved_offloaded": ("unshelve", "unshelve", "unshelve", "delete"),
-    "resized": ("confirm", "revert", "delete"),
-    "soft-delete": ("restore", "force_delete"),
+    "stopped": (*["start"] * 3, "shelve", "resize", "migrate", "rebuild", "delete"),
+    "paused": (*["unpause"] * 3, "shelve", "hard_reboot", "delete"),
+    "suspended": (*["resume"] * 3, "shelve", "delete"),
+    "shelved": (*["shelve_offload", "unshelve"] * 2, "delete"),
+    "shelved_offloaded": (*["unshelve"] * 6, "delete"),
+    "resized": (*["confirm", "revert"] * 2, "delete"),
+    "soft-delete": ("restore", "restore", "force_delete"),
     "error": ("delete", "delete", "rebuild", "hard_reboot", "reset_active"),
-    "building": ("delete", "none"),
+    "building": (*["none"] * 6, "delete"),
 }
 ANY = tuple(sorted({kind for kinds in SENSIBLE.values() for kind in kinds} - {"none"}))
 DELETES = ("delete", "force_delete")

@@ -73,7 +73,6 @@ class Users:
         world = self._world
         random = world.loop.random
         while self._left > 0 and world.failure is None:
-            self._left -= 1
             self._act()
             pause = random.choice((0.0, 0.0, 0.05, 0.5, 2.0, 6.0))
             world.loop.sleep(world.outside, pause * random.random())
@@ -84,9 +83,17 @@ class Users:
         picture = self._world.picture
         servers = sorted(picture.instances.items()) if picture else []
         if len(servers) < random.randint(1, MOST_SERVERS):
+            self._left -= 1
             self._ask("create", "")
             return
-        server, row = random.choice(servers)
+        busy = {row.instance for row in picture.operations.values()} if picture else set()
+        idle = [(server, row) for server, row in servers if server not in busy]
+        hasty = random.random() < 0.15
+        if not idle and not hasty:
+            self._world.loop.sleep(self._world.outside, random.uniform(0.0, 3.0))
+            return
+        server, row = random.choice(servers if hasty else idle)
+        self._left -= 1
         self._ask(self._sensible(row), server)
 
     def _sensible(self, row: InstanceRow) -> str:
