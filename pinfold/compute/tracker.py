@@ -8,6 +8,7 @@ held for arithmetic and for the one claim call; two nodes never wait for each ot
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -75,6 +76,8 @@ class _Node:
         self.claims: dict[str, ClaimView] = {}
         self.usage: NodeUsage = host.usage_of(report, ())
         self.stale = True
+        #: Claims that a view of the book no longer had: word of their release may still be on its way.
+        self.seen_gone: deque[str] = deque(maxlen=1000)
 
     def load(self, view: NodeView) -> None:
         """Take the book's view, unless it is older than what is known. Raises AccountingError."""
@@ -82,9 +85,19 @@ class _Node:
         usage = host.usage_of(self.report, view.claims)
         claims = {claim.id: claim for claim in view.claims}
         with self.lock:
-            if view.generation >= self.generation:
-                self.usage, self.claims = usage, claims
-                self.generation, self.stale = view.generation, False
+            self._put(view.generation, claims, usage)
+
+    def load_at_once(self, view: NodeView | None) -> None:
+        """As ``load``, by who has the lock: whoever waits for it plans on this view, not on the old one."""
+        if view is not None:
+            claims = {claim.id: claim for claim in view.claims}
+            self._put(view.generation, claims, host.usage_of(self.report, view.claims))
+
+    def _put(self, generation: int, claims: dict[str, ClaimView], usage: NodeUsage) -> None:
+        if generation >= self.generation:
+            self.seen_gone.extend(self.claims.keys() - claims.keys())
+            self.usage, self.claims = usage, claims
+            self.generation, self.stale = generation, False
 
     def step_to(self, generation: int | None) -> None:
         """A change of ours led to ``generation``; if others changed the node too, what is known is old."""
@@ -194,12 +207,12 @@ class ResourceTracker:
         if fresh:
             self.refresh(name)
         while True:
+            planned_on = node.generation
             outcome = attempt(node, fresh)
             if isinstance(outcome, Held):
                 return outcome
-            planned_on = node.generation
-            view = outcome or self._refresh(name)
-            node.load(view)
+            if outcome is None:
+                self.refresh(name)
             fresh = True
             if self._runtime.monotonic() > give_up_at:
                 raise errors.Unavailable(f"The claims of node {name} changed too fast to plan on.")
@@ -225,6 +238,7 @@ class ResourceTracker:
             answer = call(proposal)
             if answer.outcome == "accepted":
                 return _taken(node, proposal, answer)
+            node.load_at_once(answer.view)
         if answer.outcome == "refused":
             raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
         return answer.view
@@ -245,6 +259,10 @@ class ResourceTracker:
             return self._was_not_held(f"node {name}, which is not one of this worker's", claim)
         with node.lock:
             known = node.claims.get(claim)
+            if claim in node.seen_gone:
+                node.seen_gone.remove(claim)
+                node.step_to(generation)
+                return True
             if known is not None:
                 try:
                     node.drop(known)
@@ -283,6 +301,7 @@ def _try_anew(
         if answer.outcome == "accepted":
             node.stale = True
             return Held(wanted.claim, answer.placement)
+        node.load_at_once(answer.view)
     if answer.outcome == "refused":
         raise ClaimRefused(f"Operation {wanted.operation} is no longer this worker's.")
     return answer.view

@@ -417,3 +417,42 @@ def test_threads_that_claim_and_release_end_with_the_sum_of_what_is_left() -> No
     tracker.refresh("n1")
     assert same(tracker, book)
     assert tracker.not_held == 0
+
+
+def test_who_waits_for_the_lock_plans_on_what_a_stale_reply_brought() -> None:
+    """Else all who wait would plan on the old view, too, be refused in turn, and by then be old again."""
+    book = Pages()
+    tracker = ResourceTracker(RealRuntime(), [book.report], book.refresh)
+    tracker.refresh("n1")
+    lock = tracker._nodes["n1"].lock
+    others = 4
+
+    def first(proposal: Proposal) -> Claimed:
+        if not book.calls:
+            until = _soon()
+            while len(lock._waiters) < others and RealRuntime().monotonic() < until:  # type: ignore[attr-defined]
+                RealRuntime().sleep(0.001)
+            book.generation += 1
+        return book.claim(proposal)
+
+    run_all(
+        [
+            lambda number=number: tracker.claim("n1", wanted(f"{number}", pinned(1)), first, _soon())  # type: ignore[misc]
+            for number in range(others + 1)
+        ]
+    )
+    assert len(book.claims) == others + 1
+    assert book.calls == others + 2
+
+
+def test_the_release_of_a_claim_that_a_view_no_longer_had_is_not_counted_as_unknown() -> None:
+    book = Pages()
+    tracker = ResourceTracker(RealRuntime(), [book.report], book.refresh)
+    held = take(tracker, book, "a")
+    generation = book.free(held.claim)
+    tracker.refresh("n1")
+    assert tracker.released("n1", held.claim, generation)
+    assert tracker.not_held == 0
+    assert not tracker.released("n1", held.claim, generation)
+    assert tracker.not_held == 1
+    assert same(tracker, book)
