@@ -79,34 +79,30 @@ def locked_limits(session: Session, defaults: Amounts, project: str, user: str) 
 
 
 def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) -> Scopes:
-    """Instances, cores and RAM of the servers that are not deleted, whatever their state.
+    """Instances, cores and RAM of the servers that are not deleted, whatever their state; a user's if one is named.
 
     ::
 
-        SELECT count(*), sum(flavor.vcpus), sum(flavor.memory_mb), sum(user_id = :user), ...
+        SELECT count(*), sum(flavor.vcpus), sum(flavor.memory_mb) [, sum(user_id = :user), ...]
         FROM instances WHERE deleted_at IS NULL AND project_id = :project AND vm_state <> 'soft-delete'
     """
     cores = json_number(_instances.c.flavor, "vcpus")
     ram = json_number(_instances.c.flavor, "memory_mb")
-    mine = _instances.c.user_id == user
+    sums: list[sa.ColumnElement[Any]] = [sa.func.count(), sa.func.sum(cores), sa.func.sum(ram)]
+    if user != _WHOLE_PROJECT:
+        mine = _instances.c.user_id == user
+        sums += [sa.func.sum(sa.case((mine, amount), else_=0)) for amount in (sa.literal(1), cores, ram)]
     row = session.execute(
-        sa.select(
-            sa.func.count(),
-            sa.func.coalesce(sa.func.sum(cores), 0),
-            sa.func.coalesce(sa.func.sum(ram), 0),
-            sa.func.coalesce(sa.func.sum(sa.case((mine, 1), else_=0)), 0),
-            sa.func.coalesce(sa.func.sum(sa.case((mine, cores), else_=0)), 0),
-            sa.func.coalesce(sa.func.sum(sa.case((mine, ram), else_=0)), 0),
-        ).where(
+        sa.select(*sums).where(
             _instances.c.deleted_at.is_(None),
             _instances.c.project_id == project,
             _instances.c.vm_state.not_in(_NOT_COUNTED),
         )
     ).one()
-    numbers = [int(number) for number in row]
+    numbers = [int(number or 0) for number in row]
     return Scopes(
         dict(zip(quotas.OF_SERVERS, numbers[:3], strict=True)),
-        dict(zip(quotas.OF_SERVERS, numbers[3:], strict=True)),
+        dict(zip(quotas.OF_SERVERS, numbers[3:], strict=False)),
     )
 
 
@@ -117,7 +113,7 @@ def room_for_servers(
 
     ``may`` are their locked limits. Raises OverQuota.
     """
-    used = used_by_servers(session, project, user)
+    used = used_by_servers(session, project, user if may.user else _WHOLE_PROJECT)
     one = {"instances": 1, **each}
     limited = {name: amount for name, amount in one.items() if name in may.user}
     count = quotas.room(may.project, used.project, one, most)
@@ -136,7 +132,7 @@ def require_servers(
     Without ``more``: for a server that is counted already and is to have a place on a host again.
     """
     may = locked_limits(session, defaults, project, user)
-    used = used_by_servers(session, project, user)
+    used = used_by_servers(session, project, user if may.user else _WHOLE_PROJECT)
     asked = {**dict.fromkeys(quotas.OF_SERVERS, 0), **(more or {})}
     quotas.require("project", may.project, used.project, asked)
     own = {name: amount for name, amount in asked.items() if name in may.user}
