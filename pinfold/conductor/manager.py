@@ -168,7 +168,8 @@ class Manager:
         if held is None and PLANS[deed.operation.kind].may_claim(deed):
             if barred is not None:
                 return messages.Claimed("refused"), rules.misplaced(deed, node, barred)
-            generation = book_claims.take(session, node, claim.generation, _incoming(deed, claim))
+            view = _incoming(deed, claim)
+            generation = book_claims.take(session, node, claim.generation, view, deed.claims)
             self._claimed(deed, claim)
             return messages.Claimed("accepted", claim.claim, generation, claim.placement), Bell()
         if held is None or held[1].id != node.id or held[0].operation_id != deed.operation.id:

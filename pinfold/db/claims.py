@@ -65,8 +65,13 @@ def with_role(claims: Sequence[tuple[Claim, Node]], role: str) -> tuple[Claim, N
     return None
 
 
-def take(session: Session, node: Node, generation: int, view: ClaimView) -> int:
+def take(
+    session: Session, node: Node, generation: int, view: ClaimView, others: Sequence[tuple[Claim, Node]] = ()
+) -> int:
     """Write a claim and its pins, planned on ``generation``; the node's new generation.
+
+    It is younger than all ``others`` of its instance, also when the clock was set back: of two on one node, their
+    order says which of two guests stays.
 
     Raises StaleGeneration, having changed nothing. The primary key of the pins is the last guard: should two
     claims ever get this far with one CPU, the database refuses the second.
@@ -95,7 +100,7 @@ def take(session: Session, node: Node, generation: int, view: ClaimView) -> int:
             disk_gb=view.disk_gb,
             shared_vcpus=view.shared_vcpus,
             placement=view.placement,
-            created_at=epoch(),
+            created_at=_after(max((claim.created_at for claim, _ in others), default=None)),
         )
     )
     _pin(session, node.id, view.id, view.placement)
@@ -110,6 +115,13 @@ def _pin(session: Session, node: int, claim: str, placement: Placement | None) -
     ]
     if pins:
         session.execute(sa.insert(Pin), pins)
+
+
+def _after(time: float | None) -> sa.ColumnElement[float]:
+    """Now by the database's clock, but later than ``time``."""
+    if time is None:
+        return epoch()
+    return sa.case((epoch() > time, epoch()), else_=time + 0.001)
 
 
 def free(session: Session, claim: Claim, node: Node) -> int:

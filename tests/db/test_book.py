@@ -144,6 +144,21 @@ def test_a_claim_on_an_old_generation_changes_nothing(node: Book) -> None:
     assert pins(node) == {1}
 
 
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_a_claim_is_younger_than_its_instances_others_though_the_clock_was_set_back(
+    node: Book, ahead: float
+) -> None:
+    take(node, "a", 1, role="outgoing")
+
+    def work(session: Session) -> list[str]:
+        session.execute(sa.update(Claim).values(created_at=epoch() + ahead))
+        row = session.scalars(sa.select(Node)).one()
+        claims.take(session, row, 1, a_claim("a", 2), claims.of_instance(session, "a"))
+        return list(session.scalars(sa.select(Claim.role).order_by(Claim.created_at)))
+
+    assert node.write(work) == ["outgoing", "current"]
+
+
 def test_a_conditional_write_that_is_run_again_keeps_its_precondition(node: Book) -> None:
     """The first run dies of a deadlock after the check; meanwhile the generation moves; the second is refused."""
     runs = []
