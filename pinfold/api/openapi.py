@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from pinfold.api import schemas
 from pinfold.api.call import Call
 from pinfold.api.microversions import HEADER, MAX_VERSION, MIN_VERSION
 from pinfold.api.route import Route
@@ -99,7 +100,8 @@ def _parameters(route: Route) -> list[Document]:
     ]
     if route.path.startswith("/v2.1/"):
         versions = f"compute {MIN_VERSION} to compute {MAX_VERSION}, or compute latest"
-        found.append({"name": HEADER, "in": "header", "description": versions, "schema": text})
+        schema = text | {"pattern": r"^compute (2\.[1-9][0-9]{0,2}|latest)$"}
+        found.append({"name": HEADER, "in": "header", "description": versions, "schema": schema})
     return found + [{"name": name, "in": "query", "schema": schema} for name, schema in _query(route).items()]
 
 
@@ -125,14 +127,41 @@ def _query(route: Route) -> Document:
 def _request_body(route: Route) -> Document:
     assert route.body is not None
     versions = [
-        {"min": f"2.{since}", "max": f"2.{until}", "schema": schema}
+        {"min": f"2.{since}", "max": f"2.{until}", "schema": published(schema)}
         for since, until, schema in route.body.versions()
     ]
-    found = [version["schema"] for version in versions]
+    found = _actions() if route.body is schemas.ACTION else [version["schema"] for version in versions]
     schema = found[0] if len(found) == 1 else {"anyOf": found}
     content = {media: {"schema": schema} for media in route.media}
     made: Document = {"required": True, "content": content}
     return made if len(versions) == 1 else made | {"x-microversions": versions}
+
+
+def published(schema: Any) -> Any:
+    """A schema in which regular expressions are what JSON Schema says they are: Python's end of a text, ``\\Z``, is
+    ``$`` there."""
+    if isinstance(schema, dict):
+        return {
+            key.replace(r"\Z", "$"): value.replace(r"\Z", "$") if key == "pattern" else published(value)
+            for key, value in schema.items()
+        }
+    return [published(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _actions() -> list[Document]:
+    """Every action of a server, at every version."""
+    from pinfold.api import server_actions
+
+    return [
+        {
+            "type": "object",
+            "properties": {name: published(schema)},
+            "required": [name],
+            "additionalProperties": False,
+        }
+        for name, action in server_actions.ACTIONS.items()
+        for _since, _until, schema in action.body.versions()
+    ]
 
 
 def _responses(route: Route) -> Document:
