@@ -16,6 +16,7 @@ from pinfold.model.quotas import DEFAULTS
 from pinfold.model.work import Bell, Times, Work
 from pinfold.rpcapi.clients import ComputeClient, ConductorClient
 from pinfold.rpcapi.context import Context, stand_in_logs
+from pinfold.rpcapi.messages import Control
 from pinfold.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +65,13 @@ class Deps(msgspec.Struct, frozen=True):
             self._ring(f"a conductor for operation {operation}", self._run, operation, context)
         for work in bell.work:
             self._ring(f"{work.host} for operation {work.operation}", self._perform, work, context)
+
+    def tell(self, host: str, wish: Control, context: Context) -> None:
+        """Tell a worker what is wished of what it does. Nothing is raised: it is a wish."""
+        self._ring(f"{host} for operation {wish.operation}", self._control, (host, wish), context)
+
+    def _control(self, what: tuple[str, Control], context: Context) -> None:
+        self.compute.with_context(context).control(*what)
 
     def _run(self, operation: str, context: Context) -> None:
         self.conductor.with_context(context).run(operation)

@@ -5,16 +5,17 @@ A move is an operation, of which ``view`` makes what clients know.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pinfold.api import query as queries
 from pinfold.api import servers
 from pinfold.api.call import Call
 from pinfold.api.listing import allowed, limit_of, next_link
 from pinfold.api.server_views import micros
-from pinfold.db import moves_read
+from pinfold.db import moves, moves_read
 from pinfold.db.moves_read import MoveRow
 from pinfold.model import errors
+from pinfold.rpcapi.messages import Control
 
 LIST_PARAMETERS = {
     **dict.fromkeys(("hidden", "host", "instance_uuid", "source_compute", "status", "migration_type"), 1),
@@ -114,24 +115,52 @@ def view(call: Call, move: MoveRow) -> dict[str, Any]:
 
 def of_server(call: Call, server: str) -> dict[str, Any]:
     """The live moves of a server that are under way."""
-    servers.found(call, server)
-    return {"migrations": []}
+    return {"migrations": [_live_view(call, move) for move in _live(call, server)]}
 
 
-def show(call: Call, server: str, migration: str) -> None:
-    """One of them."""
+def _live(call: Call, server: str) -> list[MoveRow]:
     found = servers.found(call, server)
+    rows = call.deps.book.read(lambda session: moves_read.listed(session, server=found.id))
+    return [row for row in rows if row.kind == "live_migrate" and row.result is None]
+
+
+def _live_view(call: Call, move: MoveRow) -> dict[str, Any]:
+    """With the progress of memory and disk, which the book does not have."""
+    shown = view(call, move)
+    shown["server_uuid"] = shown.pop("instance_uuid")
+    for gone in ("old_instance_type_id", "new_instance_type_id", "migration_type"):
+        shown.pop(gone, None)
+    progress = [
+        f"{what}_{how}_bytes" for what in ("memory", "disk") for how in ("total", "processed", "remaining")
+    ]
+    return shown | dict.fromkeys(progress)
+
+
+def show(call: Call, server: str, migration: str) -> dict[str, Any]:
+    """One of them."""
+    for move in _live(call, server):
+        if migration in (move.id, str(move.number)):
+            return {"migration": _live_view(call, move)}
     raise errors.NotFound(
-        f"In-progress live migration {migration[:100]} is not found for server {found.id}.",
+        f"In-progress live migration {migration[:100]} is not found for server {server[:100]}.",
         code="migration-not-found",
     )
 
 
 def abort(call: Call, server: str, migration: str) -> None:
-    """End one of them."""
-    show(call, server, migration)
+    """End one of them, with the guest where it was, unless that has gone already."""
+    _wish(call, server, migration, "abort")
 
 
 def force(call: Call, server: str, migration: str) -> None:
     """Let one of them end at any price."""
-    show(call, server, migration)
+    _wish(call, server, migration, "force")
+
+
+def _wish(call: Call, server: str, migration: str, wish: Literal["abort", "force"]) -> None:
+    found = servers.found(call, server)
+    operation, host = call.deps.book.write(
+        lambda session: moves.wish(session, found.id, migration, wish == "abort")
+    )
+    if host:
+        call.deps.tell(host, Control(operation, wish), call.context)

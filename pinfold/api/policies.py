@@ -59,6 +59,8 @@ RULES: dict[str, tuple[str, str]] = {
     "servers:resize": (MEMBER, "Give a server another flavor."),
     "servers:confirm_resize": (MEMBER, "Confirm a resize or a migration."),
     "servers:revert_resize": (MEMBER, "Revert a resize or a migration."),
+    "os-migrate-server:migrate_live": (MANAGER, "Move a server to another host while it runs."),
+    "os-migrate-server:migrate_live:host": (ADMIN, "Move a server to a host of choice while it runs."),
     "os-evacuate": (ADMIN, "Move a server off a host that is dead."),
     "os-migrate-server:migrate": (MANAGER, "Move a server to another host, shut down meanwhile."),
     "os-migrate-server:migrate:host": (ADMIN, "Move a server to a host of choice, shut down meanwhile."),

@@ -141,6 +141,9 @@ ACTIONS = {
     "migrate": Action("os-migrate-server:migrate", schemas_moves.MIGRATE, server_moves.migrate),
     "confirmResize": Action("servers:confirm_resize", schemas.ANYTHING, server_moves.confirm, 204),
     "revertResize": Action("servers:revert_resize", schemas.ANYTHING, server_moves.revert),
+    "os-migrateLive": Action(
+        "os-migrate-server:migrate_live", schemas_moves.MIGRATE_LIVE, server_moves.migrate_live
+    ),
     "evacuate": Action(
         "os-evacuate", schemas_moves.EVACUATE, server_moves.evacuate, 200, False, server_moves.evacuated
     ),
@@ -161,7 +164,6 @@ NOT_BUILT: dict[str, tuple[int, int]] = {
     "os-getSPICEConsole": (1, 5),
     "os-getSerialConsole": (1, 5),
     "os-getVNCConsole": (1, 5),
-    "os-migrateLive": (1, 104),
     "os-resetState": (1, 104),
     "os-start": (1, 104),
     "os-stop": (1, 104),

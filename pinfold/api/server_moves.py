@@ -74,6 +74,21 @@ def migrate(call: Call, value: Any) -> Write:
     return write
 
 
+def migrate_live(call: Call, value: Any) -> Write:
+    """To another host while it runs."""
+    operation, host = call.new_id(), value.get("host")
+    if host is not None:
+        call.require("os-migrate-server:migrate_live:host")
+    check_place(call, host, None)
+
+    def write(session: Any, server: Owned) -> Bell:
+        return moves.live_migrate(
+            session, server.id, call.requester, call.deps.times, operation_id=operation, host=host
+        )
+
+    return write
+
+
 def evacuate(call: Call, value: Any) -> Write:
     """Off a host that is dead; from 2.95 on it is shut down after that."""
     operation = call.new_id()

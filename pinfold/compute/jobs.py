@@ -50,6 +50,7 @@ class Jobs:
         self._running: dict[str, _Job] = {}
         self._keys: set[Key] = set()
         self._refused: set[Key] = set()
+        self._told: dict[str, str] = {}
         self._closed = False
         self._idle = runtime.event()
         self._idle.set()
@@ -97,6 +98,19 @@ class Jobs:
             self._refused.update(
                 job.key for job in there if job.key is not None and job.key.operation != key.operation
             )
+
+    def tell(self, operation: str, wish: str) -> bool:
+        """What is wished of an operation under way; False if it is not."""
+        with self._guard:
+            there = any(key.operation == operation for key in self._keys)
+            if there:
+                self._told[operation] = wish
+        return there
+
+    def told(self, operation: str) -> str | None:
+        """What ``tell`` has said last."""
+        with self._guard:
+            return self._told.get(operation)
 
     def is_refused(self, key: Key) -> bool:
         """Whether ``refuse`` has named it."""
@@ -173,6 +187,7 @@ class Jobs:
         if job.key is not None:
             self._keys.discard(job.key)
             self._refused.discard(job.key)
+            self._told.pop(job.key.operation, None)
 
     def _note_idle(self) -> None:
         if not self._running and not self._waiting:

@@ -50,6 +50,7 @@ class Manager:
     resize = _takes("resize", "One leg of a resize.")
     migrate = _takes("migrate", "One leg of a cold migration.")
     evacuate = _takes("evacuate", "Claim a place for a server whose host is dead, and spawn it.")
+    live_migrate = _takes("live_migrate", "One leg of a live migration.")
     confirm_resize = _takes("confirm_resize", "Remove the old guest of a server that was moved.")
     revert_resize = _takes(
         "revert_resize", "Remove the new guest of a server that was moved, or start the old one."
@@ -71,6 +72,13 @@ class Manager:
     power_sync = _takes("power_sync", "Stop a server whose guest is not what the book says.")
     create_image = _takes("create_image", "Save a server's disk as an image while it goes on.")
     rebuild = _takes("rebuild", "Give a server a new disk from an image.")
+
+    @exported
+    def control(self, context: Context, record: Any) -> None:
+        """What is wished of a live migration under way here: to abort it, or to force it to its end."""
+        wish = from_wire(record, messages.Control)
+        if not self._tools.jobs.tell(wish.operation, wish.wish):
+            LOG.info("Operation %s is not under way here: %s has come too late", wish.operation, wish.wish)
 
     @exported
     def report(self, context: Context, record: Any) -> None:

@@ -70,7 +70,7 @@ def _move(
     requester: Requester,
     times: Times,
     operation_id: str,
-    image_id: str,
+    image_id: str | None,
     size: Size | None,
     host: str | None,
 ) -> Bell:
@@ -101,8 +101,7 @@ def _move(
         at=at,
         arguments={
             "leg": states.CLAIM,
-            "snapshot": image_id,
-            "snapshot_name": f"{instance.name[:240]}-move",
+            **({"snapshot": image_id, "snapshot_name": f"{instance.name[:240]}-move"} if image_id else {}),
             "flavor": size.flavor if size else instance.flavor,
             "demand": operations.as_json(size.demand if size else instance.demand),
             "old_flavor": instance.flavor.get("flavorid"),
@@ -124,6 +123,43 @@ def _check_size(instance: Instance, size: Size) -> None:
             f"flavorRef: the disk of the server has {old} GB and cannot shrink to {new} GB.",
             code="smaller-disk",
         )
+
+
+def live_migrate(
+    session: Session,
+    instance_id: str,
+    requester: Requester,
+    times: Times,
+    *,
+    operation_id: str,
+    host: str | None = None,
+) -> Bell:
+    """Open a live migration, to ``host`` if given. Raises as ``resize``."""
+    if operations.is_written(session, operation_id):
+        return Bell(run=(operation_id,))
+    return _move(session, instance_id, "live_migrate", requester, times, operation_id, None, None, host)
+
+
+def wish(session: Session, instance_id: str, number: str, aborted: bool) -> tuple[str, str]:
+    """Note that a live migration is aborted (or only look it up); its id, and the host that is doing it.
+
+    ``number`` is its id, whole or as a number. Raises errors.NotFound, errors.Conflict.
+    """
+    opened = session.scalar(sa.select(Operation).where(Operation.open_key == instance_id).with_for_update())
+    if (
+        opened is None
+        or opened.kind != "live_migrate"
+        or number not in (opened.id, str(int(opened.id[:7], 16)))
+    ):
+        raise errors.NotFound(
+            f"In-progress live migration {number[:100]} is not found for server {instance_id}.",
+            code="migration-not-found",
+        )
+    if not aborted and opened.arguments.get("leg") != states.HAND_OVER:
+        raise errors.Conflict("The live migration is not running yet.", code="migration-not-running")
+    if aborted:
+        operations.set_arguments(opened, aborted=True)
+    return opened.id, opened.owner_host or ""
 
 
 def evacuate(
@@ -156,7 +192,7 @@ def evacuate(
             require_fenced(session, node, "evacuate")
     refuse_leftovers(session, instance, "evacuate")
     if opened is not None:
-        operations.supersede(session, opened, instance, at)
+        operations.supersede(session, opened, instance, at, ends_the_guest=True)
     operations.to_leftovers(opened, others)
     operations.insert(
         session,

@@ -252,8 +252,19 @@ def is_recorded(operation: Operation) -> bool:
     return any(entry["step"] in forward for entry in operation.log)
 
 
-def supersede(session: Session, operation: Operation, instance: Instance, at: float) -> None:
-    """End the operation because another takes over; what it had not recorded is cleaned up."""
+def supersede(
+    session: Session, operation: Operation, instance: Instance, at: float, *, ends_the_guest: bool = False
+) -> None:
+    """End the operation because another takes over; what it had not recorded is cleaned up.
+
+    Raises errors.Conflict for a guest that is being handed over to another host right now, and with it its only disk,
+    unless what takes over ``ends_the_guest``.
+    """
+    if not ends_the_guest and any(entry["step"] == "live_migrate" for entry in operation.log):
+        raise errors.Conflict(
+            "The server is being moved to another host while it runs (task_state is set): wait for the end of that.",
+            code="operation-open",
+        )
     if not is_recorded(operation):
         take_back_refit(session, operation)
     operation.log = _ended(operation.log, at, "superseded")
@@ -402,6 +413,7 @@ def work_for(
         leg=arguments.get("leg", ""),
         runs=arguments.get("runs", True),
         same_node=arguments.get("same_node", False),
+        aborted=arguments.get("aborted", False),
     )
     return work if rebuild is None else _rebuilding(work, rebuild)
 

@@ -74,8 +74,17 @@ def in_place(
         _current(session, instance, kind)
     require_start(instance, kind, opened)
     if opened is not None:
+        _refuse_moving(session, instance, kind)
         operations.supersede(session, opened, instance, at)
     return _on_its_host(session, instance, kind, requester, times, at, operation_id, arguments or {})
+
+
+def _refuse_moving(session: Session, instance: Instance, kind: str) -> None:
+    """A move has a place elsewhere, where its guest may be about to run."""
+    if book_claims.with_role(book_claims.of_instance(session, instance.id), book_claims.INCOMING):
+        raise errors.Conflict(
+            f"Cannot {kind} the server while it is being moved (task_state is set).", code="operation-open"
+        )
 
 
 def shelve(
@@ -197,7 +206,7 @@ def delete(
     held = book_claims.holding(book_claims.of_instance(session, instance_id))
     soft = soft and _can_be_kept(session, instance, opened, held, times)
     if opened is not None:
-        operations.supersede(session, opened, instance, at)
+        operations.supersede(session, opened, instance, at, ends_the_guest=True)
     if soft:
         return _on_its_host(session, instance, "soft_delete", requester, times, at, operation_id, {})
     kind = "force_delete" if force else "delete"
@@ -206,6 +215,9 @@ def delete(
     ]
     operations.to_leftovers(None, down)
     there = [pair for pair in held if pair not in down]
+    if opened is not None and opened.kind == "live_migrate":
+        # the one that may be handing the guest over first; the other once that has ended
+        there.sort(key=lambda pair: pair[0].role != book_claims.CURRENT)
     operation = operations.insert(
         session,
         operation_id=operation_id,
@@ -216,12 +228,14 @@ def delete(
         at=at,
         host=there[0][1].host if there else None,
         closed=not there,
+        arguments={"in_turn": True} if opened is not None and opened.kind == "live_migrate" else {},
     )
     if not there:
         operation.left_leftover = bool(down)
         operations.delete_instance(session, instance, at)
         return Bell()
-    return Bell(work=_cast(operation, instance, there, at))
+    first = there[:1] if operation.arguments.get("in_turn") else there
+    return Bell(work=_cast(operation, instance, first, at))
 
 
 def _cast(

@@ -200,6 +200,18 @@ KINDS = {
             places=True,
             takes_over=EVERYTHING,
         ),
+        Kind(
+            "live_migrate",
+            (
+                Step("schedule", "conductor", shows="migrating"),
+                Step("claim", "compute", shows="migrating", undo="release", leg=CLAIM),
+                Step("live_migrate", "compute", shows="migrating", leg=HAND_OVER),
+                Step("settle", "compute", shows="migrating", leg=SETTLE),
+                Step("withdraw", "compute", shows="migrating", leg=WITHDRAW),
+            ),
+            deadline=1800,
+            places=True,
+        ),
         Kind("delete", _DELETE_STEPS, deadline=120, takes_over=EVERYTHING),
         Kind("force_delete", _DELETE_STEPS, deadline=120, takes_over=EVERYTHING),
         _guest("soft_delete", "power_off", "soft-deleting", takes_over=EVERYTHING),
@@ -360,6 +372,14 @@ TRANSITIONS: tuple[Transition, ...] = (
             FAILED: (None, "The new place is given up; the old one is as it was."),
         },
     ),
+    *_lines(
+        "live_migrate",
+        (ACTIVE, PAUSED),
+        {
+            DONE: (None, "Its guest goes on in the new place, without having stopped."),
+            FAILED: (None, "Its guest goes on where it was; the new place is given up."),
+        },
+    ),
     *_lines("delete", _ANY, _GONE),
     *_lines("force_delete", _ANY, _GONE),
     *_moves(
@@ -495,6 +515,7 @@ _STATUS_DURING = {
     **{(ACTIVE, task): "REBOOT" for task in ("rebooting", "reboot_pending", "reboot_started")},
     **{(ACTIVE, f"{task}_hard"): "HARD_REBOOT" for task in ("rebooting", "reboot_pending", "reboot_started")},
     (RESIZED, "resize_reverting"): "REVERT_RESIZE",
+    **{(state, "migrating"): "MIGRATING" for state in (ACTIVE, PAUSED)},
 }
 
 

@@ -8,13 +8,22 @@ from pinfold.model.numa import Placement
 from pinfold.model.request import Demand
 
 
+class Target(msgspec.Struct, frozen=True):
+    """The new place of a guest that is handed over while it runs."""
+
+    host: str
+    node: str
+    placement: Placement | None = None
+
+
 class Work(msgspec.Struct, frozen=True):
     """One attempt of an operation, for the worker of ``host`` that has ``node``.
 
     ``step`` is the last recorded one (where to go on); ``image`` is what to spawn from (create, unshelve, rebuild);
     ``snapshot`` is the id of the image to make (shelve, create_image), named ``snapshot_name``, of ``snapshot_owner``
     (the server's project if None); ``claim`` is the id of the claim the instance has there, if any; ``seconds_left``
-    is until the operation's deadline, when it was sent.
+    is until the operation's deadline, when it was sent. ``target`` is where a live migration is to hand its
+    guest over; ``aborted``: unless it has.
 
     ``leg`` is the worker's part where several workers have one each. ``runs`` is whether the guest is to run once all
     is done; ``same_node`` is whether source and destination of a move are one node. ``refit``: what a rebuilt server
@@ -46,6 +55,8 @@ class Work(msgspec.Struct, frozen=True):
     snapshot_owner: str | None = None
     snapshot_min_disk: int | None = None
     refit: bool = False
+    target: Target | None = None
+    aborted: bool = False
 
 
 class Bell(msgspec.Struct, frozen=True):

@@ -53,6 +53,8 @@ COMPUTE = History(
         "delete": "1.0",
         "report": "1.0",
         "evacuate": "1.1",
+        "live_migrate": "1.1",
+        "control": "1.1",
         "confirm_resize": "1.1",
         "create_image": "1.1",
         "hard_reboot": "1.1",
@@ -76,6 +78,8 @@ COMPUTE = History(
         (messages.Work, "leg"): "1.1",
         (messages.Work, "runs"): "1.1",
         (messages.Work, "same_node"): "1.1",
+        (messages.Work, "target"): "1.1",
+        (messages.Work, "aborted"): "1.1",
         (messages.Work, "snapshot_owner"): "1.1",
         (messages.Work, "snapshot_min_disk"): "1.1",
         (messages.Work, "refit"): "1.1",
@@ -190,10 +194,10 @@ class ComputeClient:
 
     Versions:
       1.0  create, unshelve, unshelve_in_place, shelve, shelve_offload, delete, report.
-      1.1  resize, migrate, evacuate, live_migrate, confirm_resize, revert_resize; Work.leg, Work.runs,
-           Work.same_node, Work.target; control; start, stop, reboot, hard_reboot, pause, unpause, suspend, resume,
-           power_sync, power_restore, create_image, rebuild, soft_delete, restore;
-           Work.snapshot_owner, Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
+      1.1  resize, migrate, evacuate, live_migrate, confirm_resize, revert_resize, control; Work.leg, Work.runs,
+           Work.same_node, Work.target, Work.aborted; start, stop, reboot, hard_reboot, pause, unpause, suspend,
+           resume, power_sync, power_restore, create_image, rebuild, soft_delete, restore; Work.snapshot_owner,
+           Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
     """
 
     def __init__(self, transport: wire.Transport, context: Context, *, pin: str | None = None) -> None:
@@ -216,6 +220,10 @@ class ComputeClient:
     def report(self, host: str, request: messages.ReportRequest) -> None:
         """Ask the worker of ``host`` for a report. Raises as ``perform``."""
         self._cast(host, "report", request)
+
+    def control(self, host: str, wish: messages.Control) -> None:
+        """Tell the worker of ``host`` what is wished of an operation that it is doing. Raises as ``perform``."""
+        self._cast(host, "control", wish)
 
     def _cast(self, host: str, method: str, record: msgspec.Struct) -> None:
         if not host:

@@ -85,6 +85,13 @@ class ConsoleAnswer(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class Control(msgspec.Struct, frozen=True):
+    """What is wished of an operation that the worker is doing: ``abort`` or ``force``."""
+
+    operation: str
+    wish: Literal["abort", "force"]
+
+
 # --- calls of a worker to the conductor -----------------------------------------------------
 
 

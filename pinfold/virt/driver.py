@@ -78,6 +78,13 @@ class Inventory(msgspec.Struct, frozen=True):
     hypervisor: Hypervisor = Hypervisor()
 
 
+class Wish(Protocol):
+    """What is wished of a live migration while it goes on."""
+
+    def is_aborted(self) -> bool: ...
+    def is_forced(self) -> bool: ...
+
+
 class Driver(Protocol):
     """One hypervisor (connection) with one or more nodes."""
 
@@ -138,6 +145,11 @@ class Driver(Protocol):
     def revert_migration(self, node: str, instance: str) -> PowerState:
         """Be as before the move: a guest that was put aside, off, takes the place of the new one; nothing happens
         when none was."""
+
+    def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
+        """Move a running (or paused) guest with its disk to node ``spec.node`` of ``host``, where it is ``spec``; it
+        does not stop for more than a moment. After it the guest is at one end only, whatever is raised; repeated,
+        nothing happens once it is there."""
 
     def console_log(self, node: str, instance: str, lines: int | None = None) -> str:
         """What the guest wrote to its console: the last ``lines`` lines, or all that is kept."""

@@ -32,6 +32,7 @@ from pinfold.virt.driver import (
     Inventory,
     MachineCell,
     PowerState,
+    Wish,
 )
 from pinfold.virt.faults import Faults
 from pinfold.virt.guests import GuestFolder, Record, disk_pieces, read_console, write_console
@@ -99,6 +100,7 @@ class FakeDriver:
         self._disk_gb = disk_gb
         self._memory_ratio = memory_ratio
         state_path = os.path.abspath(state_path)
+        self._state_path = state_path
         self._folders = {node: _opened(runtime, state_path, node) for node in nodes}
         counts = os.path.join(os.path.dirname(state_path), ".faults-used.json")
         self._faults = Faults(runtime, host, fault_file, counts)
@@ -244,6 +246,39 @@ class FakeDriver:
                     folder.forget_aside(instance)
                 else:
                     folder.remove(instance)
+
+    def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
+        """Move the guest's folder to that of the other host, which stands beside this one's."""
+        folder = self._folder(node)
+        _check_name(instance)
+        self._faults.strike("live_migrate", instance, "before", lambda: wish.is_aborted() or wish.is_forced())
+        if wish.is_aborted():
+            raise DriverError(f"live_migrate of {instance} on {node} was aborted.")
+        with _files("live_migrate", node, instance):
+            there = self._beside(host, spec.node)
+            first, second = (folder, there) if node < spec.node else (there, folder)
+            with first.locked(), second.locked():
+                self._hand_over(folder, there, node, spec)
+        self._faults.strike("live_migrate", instance, "after")
+
+    def _hand_over(self, folder: GuestFolder, there: GuestFolder, node: str, spec: GuestSpec) -> None:
+        record = folder.get(spec.instance)
+        if record is not None:
+            if record.power_state not in (RUNNING, PAUSED):
+                raise DriverError(
+                    f"live_migrate of {spec.instance} on {node}: the guest is {_NAMES[record.power_state]}."
+                )
+            self._check(spec, there)
+            folder.move_to(there, spec.instance)
+        moved = _present(there, spec.node, spec.instance)
+        there.save(_record(spec, moved.power_state))
+
+    def _beside(self, host: str, node: str) -> GuestFolder:
+        """The folder of another host's node."""
+        path = os.path.join(os.path.dirname(self._state_path), host)
+        if not os.path.isdir(os.path.join(path, node)):
+            raise DriverError(f"Node {node} of host {host} cannot be reached from here.")
+        return GuestFolder(self._runtime, path, node)
 
     def revert_migration(self, node: str, instance: str) -> PowerState:
         """The guest that was put aside, if any, is the guest again."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -124,24 +124,32 @@ class Faults:
         self._lock = durable.FolderLock(runtime, count_path + ".lock")
         self._known = _NO_RULES
 
-    def strike(self, call: str, server: str | None, when: When) -> None:
-        """Do what the rules say about this call. Raises OrderedFault, or DriverError for an unusable file."""
+    def strike(
+        self, call: str, server: str | None, when: When, until: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Do what the rules say about this call; hangs and delays end early once ``until`` is true.
+
+        Raises OrderedFault, or DriverError for an unusable file.
+        """
         if self._path is None:
             return
         current = self._read(self._path)
         for index, rule in enumerate(current.rules):
             if rule.matches(self._host, call, server, when) and self._take(current.version, index, rule):
-                self._act(rule, call, server)
+                self._act(rule, call, server, until)
 
-    def _act(self, rule: Rule, call: str, server: str | None) -> None:
+    def _act(self, rule: Rule, call: str, server: str | None, until: Callable[[], bool]) -> None:
         what = f"{call} of {server} on {self._host}" if server else f"{call} on {self._host}"
         LOG.info("As ordered: %s %s (%s)", rule.effect, what, rule.when)
         if rule.effect == "fail":
             raise OrderedFault(f"{what} failed {rule.when} its work, as the fault file orders.")
         if rule.effect == "delay":
-            self._runtime.sleep(rule.seconds or 0.0)
+            left = rule.seconds or 0.0
+            while left > 0 and not until():
+                self._runtime.sleep(min(left, POLL))
+                left -= POLL
             return
-        while self._stands(rule):
+        while self._stands(rule) and not until():
             self._runtime.sleep(POLL)
 
     def _stands(self, rule: Rule) -> bool:

@@ -138,6 +138,11 @@ class GuestFolder:
             self._finish_replacing(record.instance)
         build.close()
 
+    def move_to(self, other: GuestFolder, instance: str) -> None:
+        """Give a guest to another node, which is locked too and has none of it."""
+        self._known.pop(instance, None)
+        os.rename(os.path.join(self._guests, instance), os.path.join(other._guests, instance))
+
     def put_aside(self, instance: str) -> None:
         """Keep the guest as it is out of the way, if it is there and none is kept already."""
         aside, guest = os.path.join(self._aside, instance), os.path.join(self._guests, instance)

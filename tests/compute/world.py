@@ -31,7 +31,7 @@ from pinfold.rpcapi import messages, wire
 from pinfold.rpcapi.context import Context
 from pinfold.runtime import RealRuntime
 from pinfold.virt import witness
-from pinfold.virt.driver import Driver, Guest, GuestSpec, Inventory, PowerState
+from pinfold.virt.driver import Driver, Guest, GuestSpec, Inventory, PowerState, Wish
 from pinfold.virt.fake import FakeDriver
 from tests.compute.books import SERVER_IMAGE, BookOfTests
 
@@ -192,6 +192,11 @@ class WatchedDriver:
         self._watch.see(
             "driver.confirm_migration",
             lambda: self._driver.confirm_migration(node, instance, same_node=same_node),
+        )
+
+    def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
+        self._watch.see(
+            "driver.live_migrate", lambda: self._driver.live_migrate(node, instance, spec, host, wish)
         )
 
     def revert_migration(self, node: str, instance: str) -> PowerState:

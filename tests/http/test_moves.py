@@ -205,3 +205,32 @@ def test_from_2_95_on_an_evacuated_server_is_shut_down(cloud: Cloud, version: st
     cloud.box.claim(cloud.box.last)
     assert cloud.box.finish(cloud.box.last).done
     assert cloud.show(server)["status"] == ("ACTIVE" if runs else "SHUTOFF")
+
+
+def test_a_live_migration_is_shown_aborted_and_forced_while_it_is_under_way(cloud: Cloud) -> None:
+    server = cloud.boot()
+    home = cloud.show(server)["OS-EXT-SRV-ATTR:host"]
+    body = {"host": None, "block_migration": "auto"}
+    assert cloud.act(server, "os-migrateLive", body).status_code == 403
+    assert cloud.act(server, "os-migrateLive", body | {"host": home}, cloud.admin).status_code == 400
+    assert cloud.act(server, "os-migrateLive", {"host": None}, cloud.admin).status_code == 400
+    assert cloud.act(server, "os-migrateLive", body, cloud.admin).status_code == 202
+    shown = cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-STS:task_state"]) == ("MIGRATING", "migrating")
+    url = f"/v2.1/servers/{server}/migrations"
+    (move,) = cloud.admin.get(url).json()["migrations"]
+    assert move["status"] == "pre-migrating"
+    one = f"{url}/{move['id']}"
+    assert cloud.admin.get(one).json()["migration"]["uuid"] == move["uuid"]
+    assert cloud.admin.post(f"{one}/action", json={"force_complete": None}).status_code == 409
+    assert cloud.admin.delete(one).status_code == 202
+    box = cloud.box
+    box.runner.run(cloud.open_operation(server))
+    box.claim(box.last)
+    assert box.finish(box.last).done
+    assert box.last.leg == "withdraw"
+    assert box.begin(box.last, "withdraw").accepted
+    assert box.finish(box.last).done
+    shown = cloud.show(server)
+    assert (shown["status"], shown["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", home)
+    assert cloud.admin.get(one).status_code == 404

@@ -74,6 +74,7 @@ CASES = (
     Case("confirm on its host", _resized, Town.confirm, one_host=True),
     Case("revert", _resized, Town.revert, may_stop=True),
     Case("revert on its host", _resized, Town.revert, one_host=True, may_stop=True),
+    Case("live migrate", Town.boot, Town.live_migrate),
     Case("evacuate", Town.boot, Town.evacuate, kills="n1"),
 )
 EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

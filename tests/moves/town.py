@@ -24,7 +24,7 @@ from pinfold.compute.partition import node_report
 from pinfold.compute.settings import Settings
 from pinfold.compute.tracker import ResourceTracker
 from pinfold.conductor.settings import Settings as ConductorSettings
-from pinfold.db import moves
+from pinfold.db import moves, starts
 from pinfold.db.models import Claim, Instance, Operation, Service
 from pinfold.db.session import Book
 from pinfold.image.files import FileStore
@@ -290,6 +290,9 @@ class Town:
     def migrate(self, server: str, host: str | None = None) -> None:
         self._start(moves.migrate, server, image_id=self.runtime.new_id(), host=host)
 
+    def live_migrate(self, server: str, host: str | None = None) -> None:
+        self._start(moves.live_migrate, server, host=host)
+
     def evacuate(self, server: str, host: str | None = None, *, stops: bool = False) -> None:
         self._start(moves.evacuate, server, host=host, stops=stops)
 
@@ -302,6 +305,16 @@ class Town:
     def age_move(self, server: str) -> None:
         """Long ago it was moved."""
         self._write(sa.update(Instance).where(Instance.id == server).values(moved_at=1.0))
+
+    def in_place(self, kind: str, server: str) -> None:
+        """An operation of the worker that has the server."""
+        self.box.ring(
+            self.book.write(
+                lambda session: starts.in_place(
+                    session, server, kind, WHO, self.box.times, operation_id=self.runtime.new_id()
+                )
+            )
+        )
 
     def ask(self, kind: str, server: str, **more: Any) -> None:
         """Any other request, as ``Box.ask``."""

@@ -27,6 +27,7 @@ from pinfold.virt.driver import (
     Inventory,
     MachineCell,
     PowerState,
+    Wish,
 )
 from pinfold.virt.guests import Record
 from tests.simulation.faults import Faults
@@ -263,6 +264,9 @@ class SimDriver:
 
         state: PowerState = self._ask("revert_migration", node, instance, act)
         return state
+
+    def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
+        raise DriverError("These hypervisors do not move guests while they run.")
 
     def destroy(self, node: str, instance: str) -> None:
         def act(machine: Machine) -> None:

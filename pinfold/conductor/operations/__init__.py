@@ -8,6 +8,7 @@ from pinfold.conductor.operations.create import Create
 from pinfold.conductor.operations.delete import Delete
 from pinfold.conductor.operations.evacuate import Evacuate
 from pinfold.conductor.operations.inplace import InPlace
+from pinfold.conductor.operations.live_migrate import LiveMigrate
 from pinfold.conductor.operations.moving import Moving
 from pinfold.conductor.operations.rebuild import Rebuild
 from pinfold.conductor.operations.revert_resize import RevertResize
@@ -44,6 +45,7 @@ PLANS: dict[str, Plan] = {
     "confirm_resize": ConfirmResize(),
     "revert_resize": RevertResize(),
     "evacuate": Evacuate(),
+    "live_migrate": LiveMigrate(),
     "delete": Delete(),
     "force_delete": Delete(),
     "soft_delete": SoftDelete(),

@@ -22,7 +22,8 @@ class Delete:
         for held in book_claims.holding(deed.claims):
             if held[1].name == node:
                 freed = deed.free(held)
-        self._end_if_nothing_is_held(deed)
+        if not self._end_if_nothing_is_held(deed) and deed.operation.arguments.get("in_turn"):
+            return Freed(freed.claim, freed.generation, self._cast_all(deed))
         return freed
 
     def _end_if_nothing_is_held(self, deed: Deed) -> bool:
@@ -55,9 +56,13 @@ class Delete:
 
     @staticmethod
     def _cast_all(deed: Deed) -> Bell:
-        """One attempt, for each worker that still has something of it."""
-        (claim, node), *others = book_claims.holding(deed.claims)
+        """One attempt, for each worker that still has something of it; where a guest was being handed over, for the
+        one that it came from first."""
+        held = sorted(book_claims.holding(deed.claims), key=lambda pair: pair[0].role != book_claims.CURRENT)
+        (claim, node), *others = held
         bell = deed.cast(node, claim)
+        if deed.operation.arguments.get("in_turn"):
+            return bell
         works = [
             operations.work_for(deed.operation, deed.instance, there, deed.at, held)
             for held, there in others
