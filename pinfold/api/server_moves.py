@@ -39,14 +39,9 @@ def resize(call: Call, value: Any) -> Write:
             image_id=image,
             size=size,
         )
-        more = {
-            "cores": max(0, flavor.vcpus - row.flavor["vcpus"]),
-            "ram": max(0, flavor.memory_mb - row.flavor["memory_mb"]),
-        }
-        if any(more.values()):
-            book_quotas.require_servers(
-                session, call.deps.settings.quotas, server.project_id, server.user_id, more
-            )
+        if flavor.vcpus > row.flavor["vcpus"] or flavor.memory_mb > row.flavor["memory_mb"]:
+            # with the operation that has just been written, it counts as large as it is to be
+            book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
         return bell
 
     return write

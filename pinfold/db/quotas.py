@@ -14,7 +14,7 @@ from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
 from pinfold.db.models import Base, GroupMember, Keypair, QuotaClass, QuotaSet, ServerGroup
-from pinfold.db.types import json_number
+from pinfold.db.types import json_number, largest
 from pinfold.model import errors, quotas
 from pinfold.model.quotas import Amounts
 
@@ -24,6 +24,7 @@ _WHOLE_PROJECT = ""
 _NOT_COUNTED = ("soft-delete",)
 
 _instances = Base.metadata.tables["instances"]
+_operations = Base.metadata.tables["operations"]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -81,19 +82,24 @@ def locked_limits(session: Session, defaults: Amounts, project: str, user: str) 
 def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) -> Scopes:
     """Instances, cores and RAM of the servers that are not deleted, whatever their state; a user's if one is named.
 
+    A server that is resized counts as the larger of what it was and is to be, until the one or the other is final.
+
     ::
 
-        SELECT count(*), sum(flavor.vcpus), sum(flavor.memory_mb) [, sum(user_id = :user), ...]
-        FROM instances WHERE deleted_at IS NULL AND project_id = :project AND vm_state <> 'soft-delete'
+        SELECT count(*), sum(greatest(flavor.vcpus, moved_from.flavor.vcpus, arguments.flavor.vcpus)), sum(...)
+        [, sum(user_id = :user), ...] FROM instances LEFT JOIN operations ON open_key = instances.id
+        WHERE deleted_at IS NULL AND project_id = :project AND vm_state <> 'soft-delete'
     """
-    cores = json_number(_instances.c.flavor, "vcpus")
-    ram = json_number(_instances.c.flavor, "memory_mb")
+    cores, ram = _size("vcpus"), _size("memory_mb")
     sums: list[sa.ColumnElement[Any]] = [sa.func.count(), sa.func.sum(cores), sa.func.sum(ram)]
     if user != _WHOLE_PROJECT:
         mine = _instances.c.user_id == user
         sums += [sa.func.sum(sa.case((mine, amount), else_=0)) for amount in (sa.literal(1), cores, ram)]
     row = session.execute(
-        sa.select(*sums).where(
+        sa.select(*sums)
+        .select_from(_instances)
+        .outerjoin(_operations, _operations.c.open_key == _instances.c.id)
+        .where(
             _instances.c.deleted_at.is_(None),
             _instances.c.project_id == project,
             _instances.c.vm_state.not_in(_NOT_COUNTED),
@@ -103,6 +109,14 @@ def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) 
     return Scopes(
         dict(zip(quotas.OF_SERVERS, numbers[:3], strict=True)),
         dict(zip(quotas.OF_SERVERS, numbers[3:], strict=False)),
+    )
+
+
+def _size(of: str) -> sa.ColumnElement[int]:
+    return largest(
+        json_number(_instances.c.flavor, of),
+        json_number(_instances.c.moved_from, "flavor", of),
+        json_number(_operations.c.arguments, "flavor", of),
     )
 
 

@@ -79,34 +79,51 @@ class Record(sa.TypeDecorator[Any]):
 
 
 class json_number(FunctionElement[int]):
-    """The whole number that a JSON column holds under a name (at its top): 0 where it holds none."""
+    """The whole number that a JSON column holds under a path of names: 0 where it holds none, or is null."""
 
     type = sa.BigInteger()
     inherit_cache = True
 
-    def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:
-        # both as the texts that they are
-        super().__init__(sa.type_coerce(column, sa.Text), sa.literal(name, sa.Text))
+    def __init__(self, column: sa.ColumnElement[Any], *path: str) -> None:
+        # as the text that it is; names here are plain words, and part of the statement
+        super().__init__(sa.type_coerce(column, sa.Text), *(sa.literal_column(f"'{name}'") for name in path))
 
 
-def _arguments(element: json_number, compiler: SQLCompiler, **kw: Any) -> tuple[str, str]:
-    column, name = element.clauses
-    return compiler.process(column, **kw), compiler.process(name, **kw)
+def _arguments(element: json_number, compiler: SQLCompiler, **kw: Any) -> tuple[str, list[str]]:
+    column, *path = (compiler.process(clause, **kw) for clause in element.clauses)
+    return column, [name.strip("'") for name in path]
 
 
 @compiles(json_number, "postgresql")
 def _number_in_postgresql(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
-    column, name = _arguments(element, compiler, **kw)
-    return f"coalesce((({column})::json ->> {name})::bigint, 0)"
+    column, path = _arguments(element, compiler, **kw)
+    return f"coalesce((({column})::json #>> '{{{','.join(path)}}}')::bigint, 0)"
 
 
 @compiles(json_number, "mysql", "mariadb")
 def _number_in_mysql(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
-    column, name = _arguments(element, compiler, **kw)
-    return f"coalesce(cast(json_extract({column}, concat('$.', {name})) as signed), 0)"
+    column, path = _arguments(element, compiler, **kw)
+    return f"coalesce(cast(json_extract({column}, '$.{'.'.join(path)}') as signed), 0)"
 
 
 @compiles(json_number, "sqlite")
 def _number_in_sqlite(element: json_number, compiler: SQLCompiler, **kw: Any) -> str:
-    column, name = _arguments(element, compiler, **kw)
-    return f"coalesce(json_extract({column}, '$.' || {name}), 0)"
+    column, path = _arguments(element, compiler, **kw)
+    return f"coalesce(json_extract({column}, '$.{'.'.join(path)}'), 0)"
+
+
+class largest(FunctionElement[int]):
+    """The largest of several numbers of one row, none of them null."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(largest)
+def _greatest(element: largest, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"greatest({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(largest, "sqlite")
+def _max(element: largest, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"max({compiler.process(element.clauses, **kw)})"

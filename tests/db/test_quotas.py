@@ -10,7 +10,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from pinfold.db import quotas
-from pinfold.db.models import Instance, QuotaSet
+from pinfold.db.models import Instance, Operation, QuotaSet
 from pinfold.db.session import Book
 from pinfold.model.quotas import DEFAULTS, OverQuota
 from pinfold.runtime import RealRuntime
@@ -55,6 +55,38 @@ def test_what_is_used_is_counted_from_the_flavors_of_live_servers(book: Book) ->
     assert used.user == {"instances": 3, "cores": 6, "ram": 1536}
     nobody = book.read(lambda session: quotas.used_by_servers(session, "nobody"))
     assert nobody.project == {"instances": 0, "cores": 0, "ram": 0}
+
+
+def test_a_server_counts_as_the_larger_of_what_it_was_and_is_to_be(book: Book) -> None:
+    """F097 in kind: two resizes at once do not both take the room that is there for one."""
+
+    def flavor(vcpus: int) -> dict[str, Any]:
+        return {"flavor": {"flavorid": "g", "name": "g", "vcpus": vcpus, "memory_mb": 100 * vcpus}}
+
+    def write(session: Session) -> None:
+        servers(session, "a", "b", "c")
+        session.get_one(Instance, "a").moved_from = flavor(8)
+        for server, vcpus in (("b", 16), ("c", 1)):
+            session.execute(
+                sa.insert(Operation).values(
+                    id=server,
+                    kind="resize",
+                    instance_id=server,
+                    open_key=server,
+                    arguments=flavor(vcpus),
+                    lease_until=0.0,
+                    deadline_at=0.0,
+                    request_id="r",
+                    project_id="p",
+                    user_id="u",
+                    created_at=0.0,
+                    updated_at=0.0,
+                )
+            )
+
+    book.write(write)
+    used = book.read(lambda session: quotas.used_by_servers(session, "p"))
+    assert used.project == {"instances": 3, "cores": 8 + 16 + 2, "ram": 800 + 1600 + 512}
 
 
 def test_own_limits_come_before_the_class_and_the_class_before_the_options(book: Book) -> None:
