@@ -7,7 +7,7 @@ import re
 from doc.source._ext.states import ANY, dot, transition_rows
 from pinfold.model import states
 
-_ARROW = re.compile(r'^  (\w+) -> (\w+) \[label="([^"]*)"')
+_ARROW = re.compile(r'^  "([\w-]+)" -> "([\w-]+)" \[label="([^"]*)"')
 
 
 def drawn() -> set[tuple[str, str, str, str]]:
@@ -34,5 +34,5 @@ def test_the_table_has_a_row_for_each_line() -> None:
 
 
 def test_the_picture_has_every_state() -> None:
-    boxes = {line.split()[0] for line in dot() if "[label=" in line and "->" not in line}
+    boxes = {line.split()[0].strip('"') for line in dot() if "[label=" in line and "->" not in line}
     assert boxes == {ANY, *states.VM_STATES}

@@ -42,12 +42,12 @@ def arrows() -> dict[tuple[str, str], list[tuple[str, str]]]:
 
 def dot() -> list[str]:
     """The picture, in the language of graphviz."""
-    lines = [*_HEAD, f'  {ANY} [label="any state", style="rounded,dashed"];']
-    lines += [f'  {name} [label="{name}"];' for name in states.VM_STATES]
+    lines = [*_HEAD, f'  "{ANY}" [label="any state", style="rounded,dashed"];']
+    lines += [f'  "{name}" [label="{name}"];' for name in states.VM_STATES]
     for (before, after), labels in arrows().items():
         text = "\\n".join(f"{kind}: {outcome}" for kind, outcome in labels)
         style = ", style=dashed" if before == after else ""
-        lines.append(f'  {before} -> {after} [label="{text}"{style}];')
+        lines.append(f'  "{before}" -> "{after}" [label="{text}"{style}];')
     return [*lines, "}"]
 
 
@@ -93,6 +93,8 @@ def kind_table() -> list[str]:
     """Every kind of operation, step by step."""
     rows = []
     for kind in states.KINDS.values():
+        if not kind.steps:
+            rows.append((rst.literal(kind.name), "", "the request itself", "", ""))
         for number, step in enumerate(kind.steps):
             rows.append(
                 (
