@@ -161,8 +161,16 @@ def create_and_delete_for_ever(path: Path) -> None:
 
 
 def killed_after(seconds: float, work: Callable[[Path], None], path: Path) -> None:
-    process = multiprocessing.get_context("fork").Process(target=work, args=(path,), daemon=True)
+    context = multiprocessing.get_context("fork")
+    at_work = context.Event()
+
+    def begin() -> None:
+        at_work.set()
+        work(path)
+
+    process = context.Process(target=begin, daemon=True)
     process.start()
+    assert at_work.wait(30)
     time.sleep(seconds)
     process.kill()
     process.join()
@@ -176,8 +184,10 @@ def test_a_kill_at_any_instant_leaves_whole_images_and_nothing_else(
     store = opened(path)
     kept = stored(store)
     store.upload(store.create(record("x")).id, [CONTENTS[1]])
-    torn = 0
-    for _ in range(40):
+    torn = rounds = 0
+    deadline = time.monotonic() + 60
+    while rounds < 40 or (not torn and time.monotonic() < deadline):
+        rounds += 1
         killed_after(moments.uniform(0.002, 0.02), work, path)
         torn += bool(os.listdir(path / "incoming"))
         store = opened(path)
