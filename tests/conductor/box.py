@@ -143,9 +143,16 @@ class Box:
 
     def claim(self, work: Work, generation: int | None = None) -> messages.Claimed:
         """The worker fits and claims, on the book's present view of its node unless told another generation."""
+        claimed = self.try_claim(work, generation)
+        assert claimed is not None, "it does not fit"
+        return claimed
+
+    def try_claim(self, work: Work, generation: int | None = None) -> messages.Claimed | None:
+        """The same; None where it does not fit."""
         report, view = self.book.read(lambda session: self._node(session, work.node))
         place = host.place(report, host.usage_of(report, view.claims), work.demand)
-        assert place is not None, "it does not fit"
+        if place is None:
+            return None
         record = messages.Claim(
             operation=work.operation,
             attempt=work.attempt,
