@@ -33,12 +33,14 @@ from pinfold.api import (
     quota_classes,
     quota_sets,
     schemas,
+    schemas_actions,
     server_actions,
     server_create,
     server_groups,
     server_lists,
     servers,
     services,
+    tags,
     topology,
     usage,
     versions,
@@ -53,6 +55,7 @@ from pinfold.api.route import Route
 V = "/v2.1"
 SERVER = "/v2.1/servers/{server}"
 META = "/v2.1/servers/{server}/metadata"
+TAGS = "/v2.1/servers/{server}/tags"
 FLAVOR = "/v2.1/flavors/{flavor}"
 SPECS = "/v2.1/flavors/{flavor}/os-extra_specs"
 KEYPAIRS = "/v2.1/os-keypairs"
@@ -90,6 +93,12 @@ ROUTES: tuple[Route, ...] = (
     Route("GET",    META + "/{key}",              metadata.show,            "server-metadata:show"),
     Route("PUT",    META + "/{key}",              metadata.set_one,         "server-metadata:update", 200, schemas.META_BODY),
     Route("DELETE", META + "/{key}",              metadata.remove,          "server-metadata:delete", 204),
+    Route("GET",    TAGS,                         tags.index,               "os-server-tags:index", since=26),
+    Route("PUT",    TAGS,                         tags.replace,             "os-server-tags:update_all", 200, schemas_actions.TAGS_BODY, since=26),
+    Route("DELETE", TAGS,                         tags.clear,               "os-server-tags:delete_all", 204, since=26),
+    Route("GET",    TAGS + "/{tag}",              tags.show,                "os-server-tags:show", 204, since=26),
+    Route("PUT",    TAGS + "/{tag}",              tags.add,                 "os-server-tags:update", 201, also=(204,), since=26),
+    Route("DELETE", TAGS + "/{tag}",              tags.remove,              "os-server-tags:delete", 204, since=26),
     Route("GET",    V + "/flavors",               flavors.index,            "flavors"),
     Route("POST",   V + "/flavors",               flavors.create,           "os-flavor-manage:create", 200, schemas.FLAVOR_CREATE),
     Route("GET",    V + "/flavors/detail",        flavors.detail,           "flavors"),

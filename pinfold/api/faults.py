@@ -61,6 +61,12 @@ class BadMediaType(errors.PinfoldError):
     code = "bad-media-type"
 
 
+class TooLate(errors.PinfoldError):
+    """Somebody who was asked has not answered in time."""
+
+    code = "no-answer"
+
+
 class NotBuilt(errors.PinfoldError):
     """The compute API has it, this cloud does not."""
 
@@ -79,6 +85,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (BadMediaType, 415),
     (NotBuilt, 501),
     (errors.Unavailable, 503),
+    (TooLate, 504),
 )
 
 

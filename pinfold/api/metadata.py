@@ -68,14 +68,15 @@ def _change(call: Call, server: str, change: Callable[[Meta], Meta]) -> Meta:
                 code="wrong-state",
             )
         meta = change(book_instances.locked_meta(session, row.id))
-        _check_room(session, call, row, meta)
+        check_room(session, call, row, meta)
         book_instances.update(session, row.id, {"meta": meta})
         return meta
 
     return call.deps.book.write(write)
 
 
-def _check_room(session: Any, call: Call, row: Owned, meta: Meta) -> None:
+def check_room(session: Any, call: Call, row: Owned, meta: Meta) -> None:
+    """Raise OverQuota when these are more than a server may have."""
     may = book_quotas.limits(session, call.deps.settings.quotas, row.project_id, row.user_id)
     most = (may.project | may.user)["metadata_items"]
     if not quotas.is_enough(most, len(meta)):

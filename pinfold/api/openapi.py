@@ -25,6 +25,7 @@ _TEXTS = {
     415: "The body is of a type that is not understood.",
     501: "This cloud does not have it.",
     503: "The database or the broker does not answer.",
+    504: "A host that was asked has not answered in time.",
 }
 
 

@@ -160,14 +160,15 @@ def closed(properties: Schema, *required: str, **more: Any) -> Schema:
 
 # --- servers ----------------------------------------------------------------------------------------
 
-_ADDRESSES: Schema = {
+ADDRESSES: Schema = {
     "accessIPv4": {"anyOf": [{"type": "string", "format": "ipv4"}, {"const": ""}]},
     "accessIPv6": {"anyOf": [{"type": "string", "format": "ipv6"}, {"const": ""}]},
 }
-_DISK_CONFIG: Schema = {"enum": ["AUTO", "MANUAL"]}
+DISK_CONFIG: Schema = {"enum": ["AUTO", "MANUAL"]}
 
 
-def _hostname(minor: int) -> Schema:
+def hostname(minor: int) -> Schema:
+    """A host name, as long as the microversion has it."""
     longest, dots = (255, r"(\.[a-zA-Z0-9-]{1,63})*") if minor >= 94 else (63, "")
     return {
         "type": "string",
@@ -207,9 +208,9 @@ def _server_create(minor: int) -> Schema:
             "items": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 255}}},
         },
         "adminPass": {"type": "string", "maxLength": 255},
-        "OS-DCF:diskConfig": _DISK_CONFIG,
+        "OS-DCF:diskConfig": DISK_CONFIG,
         "return_reservation_id": BOOLEAN,
-        **_ADDRESSES,
+        **ADDRESSES,
     }
     if minor < 57:
         fields["personality"] = {"type": "array", "maxItems": 100, "items": {"type": "object"}}
@@ -226,17 +227,19 @@ def _server_create(minor: int) -> Schema:
     if minor >= 74:
         fields |= {"host": NAME, "hypervisor_hostname": NAME}
     if minor >= 90:
-        fields["hostname"] = _hostname(minor)
+        fields["hostname"] = hostname(minor)
     required = ("name", "flavorRef", *(["networks"] if minor >= 37 else []))
     return closed({"server": closed(fields, *required), **dict.fromkeys(HINT_KEYS, HINTS)}, "server")
 
 
 def _server_update(minor: int) -> Schema:
-    fields: Schema = {"name": NAME, "OS-DCF:diskConfig": _DISK_CONFIG, **_ADDRESSES}
+    fields: Schema = {"name": NAME, "OS-DCF:diskConfig": DISK_CONFIG, **ADDRESSES}
     if minor >= 19:
         fields["description"] = DESCRIPTION
     if minor >= 90:
-        fields["hostname"] = _hostname(minor)
+        fields["hostname"] = hostname(minor)
+    if minor >= 104:
+        fields["pinned_availability_zone"] = {"anyOf": [NAME, {"type": "null"}]}
     return closed({"server": closed(fields)}, "server")
 
 
@@ -250,7 +253,7 @@ def _unshelve(minor: int) -> Schema:
 
 
 SERVER_CREATE = Body("server_create", _server_create, (1, 19, 32, 37, 38, 42, 52, 57, 63, 74, 90, 94))
-SERVER_UPDATE = Body("server_update", _server_update, (1, 19, 90, 94))
+SERVER_UPDATE = Body("server_update", _server_update, (1, 19, 90, 94, 104))
 METADATA_BODY = Body("metadata", lambda minor: closed({"metadata": METADATA}, "metadata"))
 META_BODY = Body(
     "metadata_item",

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
-import msgspec
-
-from pinfold.api import schemas, schemas_moves, server_moves, servers
+from pinfold.api import (
+    console,
+    locks,
+    schemas,
+    schemas_actions,
+    schemas_moves,
+    server_images,
+    server_moves,
+    server_power,
+    server_rebuild,
+    servers,
+)
 from pinfold.api.call import Call, Reply
 from pinfold.api.faults import NotBuilt
 from pinfold.api.places import check_place, check_zone, require_host_in_zone
-from pinfold.api.schemas import Body
+from pinfold.api.server_power import in_place
+from pinfold.api.starting import Action, Started, Write
 from pinfold.db import instances as book_instances
 from pinfold.db import quotas as book_quotas
 from pinfold.db import starts
 from pinfold.db.instances import Owned
 from pinfold.model import errors
 from pinfold.model.work import Bell
-
-Write = Callable[[Any, Owned], Bell]
-"""What an action writes: given the session and the server, which the caller may act on."""
-
-Start = Callable[[Call, Any], Write]
-"""Looks at the body, and makes the Write."""
-
-
-class Action(msgspec.Struct, frozen=True):
-    """An action: its policy rule, the schema of its value, and how it starts.
-
-    ``locks``: a lock on the server is heeded. ``answer`` makes the body of the reply.
-    """
-
-    rule: str
-    body: Body
-    start: Start
-    status: int = 202
-    locks: bool = True
-    answer: Callable[[Call, Any], Any] | None = None
 
 
 def act(call: Call, server: str) -> Reply:
@@ -49,11 +38,15 @@ def act(call: Call, server: str) -> Reply:
         _refuse(call, server, key)
     action.body.check(value, call.minor)
     start = action.start(call, value)
+    started = start if isinstance(start, Started) else None
+    change = start.write if isinstance(start, Started) else start
 
     def write(session: Any) -> Bell:
-        return start(session, servers.owned(session, call, server, action.rule, lock_matters=action.locks))
+        return change(session, servers.owned(session, call, server, action.rule, lock_matters=action.locks))
 
     call.deps.ring(call.deps.book.write(write), call.context)
+    if started is not None:
+        return started.reply()
     return Reply(action.answer(call, value) if action.answer else None, status=action.status)
 
 
@@ -95,10 +88,8 @@ def _unshelve(call: Call, value: Any) -> Write:
     arguments = dict(value) if call.minor >= 77 and isinstance(value, dict) else {}
     if "host" in arguments:
         call.require("os-shelve:unshelve_to_host")
-    if arguments.get("availability_zone") is not None:
-        check_zone(call, arguments["availability_zone"])
     host = arguments.get("host")
-    check_place(call, host, None)
+    wrong = _wrong_place(call, host, arguments.get("availability_zone"))
 
     def write(session: Any, server: Owned) -> Bell:
         bell = starts.unshelve(
@@ -109,6 +100,8 @@ def _unshelve(call: Call, value: Any) -> Write:
             operation_id=operation,
             arguments=arguments,
         )
+        if wrong is not None:
+            raise wrong
         if bell.run:
             # it is to have a place again, not only one under the quota
             book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
@@ -120,6 +113,17 @@ def _unshelve(call: Call, value: Any) -> Write:
         return bell
 
     return write
+
+
+def _wrong_place(call: Call, host: str | None, zone: str | None) -> errors.InvalidRequest | None:
+    """What is wrong with where it is to be: said only once the server is known to be one that can be unshelved."""
+    try:
+        if zone is not None:
+            check_zone(call, zone)
+        check_place(call, host, None)
+    except errors.InvalidRequest as error:
+        return error
+    return None
 
 
 def _force_delete(call: Call, value: Any) -> Write:
@@ -148,6 +152,26 @@ ACTIONS = {
         "os-evacuate", schemas_moves.EVACUATE, server_moves.evacuate, 200, False, server_moves.evacuated
     ),
     "forceDelete": Action("os-deferred-delete:force", schemas.ANYTHING, _force_delete),
+    "restore": Action("os-deferred-delete:restore", schemas.ANYTHING, in_place("restore")),
+    "os-start": Action("servers:start", schemas.ANYTHING, in_place("start")),
+    "os-stop": Action("servers:stop", schemas.ANYTHING, in_place("stop")),
+    "reboot": Action("servers:reboot", schemas_actions.REBOOT, server_power.reboot),
+    "pause": Action("os-pause-server:pause", schemas.ANYTHING, in_place("pause")),
+    "unpause": Action("os-pause-server:unpause", schemas.ANYTHING, in_place("unpause")),
+    "suspend": Action("os-suspend-server:suspend", schemas.ANYTHING, in_place("suspend")),
+    "resume": Action("os-suspend-server:resume", schemas.ANYTHING, in_place("resume")),
+    "rebuild": Action("servers:rebuild", schemas_actions.REBUILD, server_rebuild.rebuild),
+    "createImage": Action(
+        "servers:create_image", schemas_actions.CREATE_IMAGE, server_images.create_image, locks=False
+    ),
+    "lock": Action("os-lock-server:lock", schemas_actions.LOCK, locks.lock, locks=False),
+    "unlock": Action("os-lock-server:unlock", schemas.ANYTHING, locks.unlock, locks=False),
+    "os-resetState": Action(
+        "os-admin-actions:reset_state", schemas_actions.RESET_STATE, server_power.reset_state, locks=False
+    ),
+    "os-getConsoleOutput": Action(
+        "os-console-output", schemas_actions.CONSOLE, console.output, 200, locks=False
+    ),
 }
 
 # Actions of the compute API that this cloud does not have: the microversions where the API has them.
@@ -157,31 +181,17 @@ NOT_BUILT: dict[str, tuple[int, int]] = {
     "addSecurityGroup": (1, 104),
     "changePassword": (1, 104),
     "createBackup": (1, 104),
-    "createImage": (1, 104),
-    "lock": (1, 104),
-    "os-getConsoleOutput": (1, 104),
     "os-getRDPConsole": (1, 5),
     "os-getSPICEConsole": (1, 5),
     "os-getSerialConsole": (1, 5),
     "os-getVNCConsole": (1, 5),
-    "os-resetState": (1, 104),
-    "os-start": (1, 104),
-    "os-stop": (1, 104),
-    "pause": (1, 104),
-    "reboot": (1, 104),
-    "rebuild": (1, 104),
     "removeFixedIp": (1, 43),
     "removeFloatingIp": (1, 43),
     "removeSecurityGroup": (1, 104),
     "rescue": (1, 104),
     "resetNetwork": (1, 91),
     "injectNetworkInfo": (1, 91),
-    "restore": (1, 104),
-    "resume": (1, 104),
-    "suspend": (1, 104),
     "trigger_crash_dump": (17, 104),
-    "unlock": (1, 104),
-    "unpause": (1, 104),
     "unrescue": (1, 104),
 }
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pinfold.api import boot_images, sizes
 from pinfold.api import query as queries
-from pinfold.api import sizes
 from pinfold.api.call import Call, Reply, as_uuid
-from pinfold.api.images import may_see_image
 from pinfold.api.places import destination, hints
 from pinfold.api.server_views import links
 from pinfold.db import keypairs as book_keypairs
@@ -18,11 +17,10 @@ from pinfold.db import server_groups as book_groups
 from pinfold.db import starts
 from pinfold.db.flavors import FlavorRow
 from pinfold.db.models import Instance
-from pinfold.image.store import Image, ImageNotFound
+from pinfold.image.store import Image
 from pinfold.model import errors, quotas, states
 from pinfold.model.work import Bell
 
-_GIB = 1024**3
 _LETTERS = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _UNSUPPORTED_LISTS = ("block_device_mapping", "personality", "trusted_image_certificates")
 
@@ -46,7 +44,7 @@ def create(call: Call) -> Reply:
     def write(session: Any) -> Bell:
         if book_operations.is_written(session, operations[0]):
             return Bell(run=tuple(operations))
-        _check_key(session, call, fields["key_name"])
+        check_key(session, call, fields["key_name"])
         count = _room(session, call, fields, least, most)
         rows = [
             Instance(id=id_, name=name, hostname=hostname, launch_index=index, **fields)
@@ -152,7 +150,8 @@ def _count(call: Call, wanted: dict[str, Any]) -> tuple[int, int, bool]:
     return least, min(most, allowed), most > 1
 
 
-def _check_key(session: Any, call: Call, name: str | None) -> None:
+def check_key(session: Any, call: Call, name: str | None) -> None:
+    """Raise InvalidRequest for a keypair that the caller does not have."""
     if name is not None and book_keypairs.get(session, call.user, name) is None:
         raise errors.InvalidRequest(
             f"Invalid key_name provided: keypair {name[:100]} could not be found.", code="keypair-not-found"
@@ -212,31 +211,8 @@ def _hostname(name: str, server: str) -> str:
 
 def _image(call: Call, wanted: dict[str, Any], flavor: FlavorRow) -> Image:
     """The image, which the caller may see, is active, and fits the flavor."""
-    reference = _boot_image(wanted)
-    try:
-        image = call.deps.images.get(reference)
-    except ImageNotFound:
-        image = None
-    if image is None or not may_see_image(call, image):
-        raise errors.InvalidRequest(
-            f"Invalid imageRef provided: image {reference} could not be found.", code="image-not-found"
-        )
-    if image.status != "active":
-        raise errors.InvalidRequest(f"Image {image.id} is not active: imageRef.", code="image-not-active")
-    if image.min_ram > flavor.memory_mb:
-        raise errors.InvalidRequest(
-            f"Flavor's memory is too small for requested image: min_ram is {image.min_ram} MB, the flavor has "
-            f"{flavor.memory_mb} MB.",
-            code="flavor-too-small",
-        )
-    if flavor.root_gb:
-        needed = max(image.min_disk, -(-(image.size or 0) // _GIB))
-        if needed > flavor.root_gb:
-            raise errors.InvalidRequest(
-                f"Flavor's disk is too small for requested image: it needs {needed} GB, the flavor has "
-                f"{flavor.root_gb} GB.",
-                code="flavor-too-small",
-            )
+    image = boot_images.usable(call, _boot_image(wanted))
+    boot_images.require_fit(image, flavor.memory_mb, flavor.root_gb)
     return image
 
 

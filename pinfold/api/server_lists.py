@@ -130,6 +130,7 @@ def _filters(call: Call, query: queries.Query, rule: str) -> Filters:
     filters = Filters(
         project=None if everybody else call.project,
         deleted=_deleted(call, query),
+        soft_deleted=_soft_deleted(query),
         equal=_equal(query, everybody=everybody),
         zones=tuple(_zone_of(call, zone) for zone in query.get("availability_zone", ())),
         flavor=queries.last(query, "flavor"),
@@ -166,6 +167,11 @@ def _deleted(call: Call, query: queries.Query) -> bool | None:
         return queries.loose_boolean(queries.last(query, "deleted"))
     # a client that asks what has changed wants to hear of deletions
     return None if "changes-since" in query or "changes-before" in query else False
+
+
+def _soft_deleted(query: queries.Query) -> bool | None:
+    value = queries.last(query, "soft_deleted")
+    return None if value is None else queries.loose_boolean(value)
 
 
 def _equal(query: queries.Query, *, everybody: bool) -> dict[str, tuple[Any, ...]]:
@@ -251,14 +257,14 @@ def _metadata(query: queries.Query) -> tuple[tuple[str, str], ...]:
 
 def _by_status() -> dict[str, list[tuple[str, tuple[str | None, ...] | None]]]:
     """For each status, the vm_states and task states that it stands for (None: any task state)."""
-    tasks = sorted({step.shows for kind in states.KINDS.values() for step in kind.steps if step.shows})
+    tasks: list[str | None] = [None, *states.task_states()]
     found: dict[str, list[tuple[str, tuple[str | None, ...] | None]]] = {}
     for vm_state in states.VM_STATES:
-        plain = states.status(vm_state, None)
-        found.setdefault(plain, []).append((vm_state, None))
+        by_status: dict[str, list[str | None]] = {}
         for task in tasks:
-            if (status := states.status(vm_state, task)) != plain:
-                found.setdefault(status, []).append((vm_state, (task,)))
+            by_status.setdefault(states.status(vm_state, task), []).append(task)
+        for status, shown in by_status.items():
+            found.setdefault(status, []).append((vm_state, None if len(by_status) == 1 else tuple(shown)))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pinfold.api import server_views as views
 from pinfold.api.call import Call, as_uuid, server_not_found
 from pinfold.api.locks import require_unlocked
+from pinfold.api.places import check_zone, require_host_in_zone
 from pinfold.db import instances as book_instances
 from pinfold.db import starts
 from pinfold.db.instances import Owned, Server
@@ -46,7 +47,9 @@ def delete(call: Call, server: str) -> None:
 
     def write(session: Any) -> Bell:
         row = owned(session, call, server, "servers:delete")
-        return starts.delete(session, row.id, call.requester, call.deps.times, operation_id=operation)
+        times = call.deps.times
+        soft = times.keep_deleted > 0
+        return starts.delete(session, row.id, call.requester, times, operation_id=operation, soft=soft)
 
     call.deps.ring(call.deps.book.write(write), call.context)
 
@@ -58,15 +61,22 @@ _COLUMNS = {
     "accessIPv4": "access_ip_v4",
     "accessIPv6": "access_ip_v6",
     "OS-DCF:diskConfig": "disk_config",
+    "pinned_availability_zone": "availability_zone",
 }
 
 
 def update(call: Call, server: str) -> dict[str, Any]:
     """Change plain fields, in whatever state the server is."""
     values = {_COLUMNS[field]: value for field, value in call.body["server"].items()}
+    zone = values.get("availability_zone")
+    if zone is not None:
+        check_zone(call, zone)
 
     def write(session: Any) -> Server:
         row = owned(session, call, server, "servers:update", lock_matters=False)
+        there = book_instances.show(session, row.id) if zone is not None else None
+        if there is not None and there.host is not None and zone is not None:
+            require_host_in_zone(session, call, there.host, zone)
         changed = book_instances.update(session, row.id, values) if values else True
         shown = book_instances.show(session, row.id) if changed else None
         if shown is None:

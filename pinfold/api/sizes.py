@@ -38,10 +38,15 @@ def copy(flavor: FlavorRow) -> dict[str, Any]:
 
 def demand(flavor: FlavorRow, image_properties: Mapping[str, str]) -> Demand:
     """What it asks of a host, with an image. Raises InvalidRequest for what can never be."""
+    return demand_of(copy(flavor), image_properties)
+
+
+def demand_of(kept: Mapping[str, Any], image_properties: Mapping[str, str]) -> Demand:
+    """The same of the copy that a server has of its flavor."""
     return demand_for(
-        vcpus=flavor.vcpus,
-        memory_mb=flavor.memory_mb,
-        disk_gb=flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024),
-        extra_specs=flavor.extra_specs,
+        vcpus=kept["vcpus"],
+        memory_mb=kept["memory_mb"],
+        disk_gb=kept["root_gb"] + kept["ephemeral_gb"] + -(-kept["swap_mb"] // 1024),
+        extra_specs=kept["extra_specs"],
         image_properties=image_properties,
     )

@@ -16,6 +16,7 @@ from pinfold.db import claims, hosts
 from pinfold.db.aggregates import zones
 from pinfold.db.models import Base
 from pinfold.db.types import epoch
+from pinfold.model import states
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -187,10 +188,11 @@ def project_ever(session: Session, server: str) -> str | None:
 class Filters(msgspec.Struct, frozen=True):
     """Which servers to list. ``states`` are (vm_state, task states or None for any); ``equal`` maps names of
     SORTABLE or FILTERABLE columns to the values allowed; ``zones`` are those of hosts, None for the default zone;
-    ``deleted`` None means both."""
+    ``deleted`` None means both, and ``soft_deleted`` None that soft-deleted ones count as deleted."""
 
     project: str | None = None
     deleted: bool | None = False
+    soft_deleted: bool | None = None
     changed_since: float | None = None
     changed_before: float | None = None
     name_part: str | None = None
@@ -313,7 +315,7 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     if filters.project is not None:
         found.append(columns.project_id == filters.project)
     if filters.deleted is not None:
-        found.append(columns.deleted_at.is_not(None) if filters.deleted else _ALIVE)
+        found.append(_deleted(filters))
     if filters.changed_since is not None:
         found.append(columns.updated_at >= filters.changed_since)
     if filters.changed_before is not None:
@@ -332,6 +334,16 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
         found.append(columns.locked_by.is_not(None) if filters.locked else columns.locked_by.is_(None))
     found += _zone_conditions(filters) + _tag_conditions(filters)
     return found + [_has_meta(key, value) for key, value in filters.metadata]
+
+
+def _deleted(filters: Filters) -> sa.ColumnElement[bool]:
+    """Soft-deleted servers are deleted as their users see it, unless they are asked for."""
+    gone = _instances.c.deleted_at.is_not(None)
+    soft = _instances.c.vm_state == states.SOFT_DELETED
+    if filters.deleted:
+        return gone if filters.soft_deleted is False else sa.or_(gone, soft)
+    asked_for = any(vm_state == states.SOFT_DELETED for vm_state, _ in filters.states or ())
+    return _ALIVE if filters.soft_deleted or asked_for else sa.and_(_ALIVE, sa.not_(soft))
 
 
 def _zone_conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
@@ -398,6 +410,14 @@ def locked_meta(session: Session, server: str) -> dict[str, str]:
         sa.select(_instances.c.meta).where(_instances.c.id == server, _ALIVE).with_for_update()
     )
     return meta or {}
+
+
+def locked_tags(session: Session, server: str) -> list[str]:
+    """The tags of a server, locked until the transaction ends."""
+    tags: list[str] | None = session.scalar(
+        sa.select(_instances.c.tags).where(_instances.c.id == server, _ALIVE).with_for_update()
+    )
+    return tags or []
 
 
 def knows_host(session: Session, host: str) -> bool:

@@ -271,6 +271,14 @@ def _can_be_kept(
     )
 
 
+def ready(session: Session, instance_id: str, kind: str) -> Instance:
+    """The instance, locked, which may start ``kind`` in its place now. Raises errors.NotFound, errors.Conflict."""
+    instance, opened, _at = operations.lock_for_start(session, instance_id)
+    require_start(instance, kind, opened)
+    _current(session, instance, kind)
+    return instance
+
+
 def require_start(instance: Instance, kind: str, opened: Operation | None) -> None:
     """Raise errors.Conflict, naming the field, if the server may not start ``kind`` now."""
     states.require_start(kind, instance.vm_state, opened.kind if opened else None)

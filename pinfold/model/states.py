@@ -519,6 +519,14 @@ _STATUS_DURING = {
 }
 
 
+def task_states() -> list[str]:
+    """All that an operation may show, in order."""
+    shown = {step.shows for kind in KINDS.values() for step in kind.steps} | {
+        kind.waits for kind in KINDS.values()
+    }
+    return sorted(task for task in shown if task is not None)
+
+
 def status(vm_state: str, task_state: str | None) -> str:
     """The ``status`` that the compute API shows for the two."""
     during = _STATUS_DURING.get((vm_state, task_state or ""))

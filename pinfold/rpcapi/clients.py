@@ -217,6 +217,10 @@ class ComputeClient:
         """
         self._cast(host, _SAME_WORK.get(work.kind, work.kind), work)
 
+    def require(self, kind: str) -> None:
+        """Raise Conflict when the pin does not allow operations of ``kind``: before one is begun that nobody does."""
+        COMPUTE.version_for(_SAME_WORK.get(kind, kind), None, self._pin)
+
     def report(self, host: str, request: messages.ReportRequest) -> None:
         """Ask the worker of ``host`` for a report. Raises as ``perform``."""
         self._cast(host, "report", request)

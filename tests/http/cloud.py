@@ -20,6 +20,7 @@ from pinfold.db.models import Base, Operation
 from pinfold.db.session import Book
 from pinfold.image.files import FileStore
 from pinfold.model import quotas
+from pinfold.model.work import Times, Work
 from pinfold.rpcapi import clients
 from pinfold.rpcapi.context import Context
 from pinfold.rpcapi.local import Hub, LocalTransport
@@ -104,12 +105,14 @@ class Ears:
 class Cloud:
     """``url`` is the book's; nobody listens to the API's casts unless ``listen`` is called."""
 
-    def __init__(self, url: str, book: Book, folder: pathlib.Path, **settings: Any) -> None:
+    def __init__(
+        self, url: str, book: Book, folder: pathlib.Path, *, times: Times = Times(), **settings: Any
+    ) -> None:
         self.url = url
         self.book = book
         self.runtime = RealRuntime()
         self.images = FileStore(self.runtime, str(folder / "images"))
-        self.box = Box(book, self.images, ConductorSettings(host="conductor-1"))
+        self.box = Box(book, self.images, ConductorSettings(host="conductor-1", times=times))
         self.transport = LocalTransport(Hub(self.runtime))
         self.conf = cfg.ConfigOpts()
         self.conf([], project="pinfold", default_config_files=[], default_config_dirs=[])
@@ -121,6 +124,7 @@ class Cloud:
             images=self.images,
             runtime=self.runtime,
             broker_answers=self.transport.ping,
+            times=times,
             settings=Settings(**{"quotas": ROOMY, **settings}),
         )
         self.app = make_app(self.deps, self.conf)
@@ -215,6 +219,25 @@ class Cloud:
     def shelve(self, server: str) -> str:
         """Shelve and offload it; the id of its image."""
         return self.box.shelve(server)
+
+    def cast(self, server: str) -> Work:
+        """What its worker is told to do by a sweeper."""
+        self.box.age(server)
+        self.box.sweeper.operations()
+        assert self.box.last.instance == server
+        return self.box.last
+
+    def carry(self, server: str) -> Work:
+        """Its worker does what is open."""
+        return self.box.do(self.cast(server))
+
+    def through(self, server: str, *actions: str) -> str:
+        """The server, after these actions."""
+        for action in actions:
+            answer = self.act(server, action)
+            assert answer.status_code == 202, answer.text
+            self.carry(server)
+        return server
 
     def open_operation(self, server: str) -> str:
         """The id of its open operation."""
