@@ -59,58 +59,66 @@ schemathesis.openapi.format("text", st.text(_LETTERS, max_size=20))
 schemathesis.openapi.format("base64", st.binary(max_size=20).map(lambda raw: base64.b64encode(raw).decode()))
 
 
-class Probe:
-    """A cloud with something of everything, and what is known of it."""
+def fill(cloud: Cloud) -> dict[str, list[str]]:
+    """Make something of everything; what there is, by the names that parameters of paths have."""
+    admin = cloud.admin
+    cloud.flavor("s1", 1, specs={})
+    cloud.flavor("huge", 64)
+    running, shelved = cloud.boot(), cloud.boot()
+    cloud.shelve(shelved)
+    failed = cloud.ask(flavorRef="huge")
+    cloud.box.runner.run(cloud.open_operation(failed))
+    asked = cloud.ask()
+    cloud.demo.post(f"/v2.1/servers/{running}/metadata", json={"metadata": {"k": "v"}})
+    for client in (admin, cloud.demo):
+        body = {"keypair": {"name": "k", "public_key": KEY}}
+        client.post("/v2.1/os-keypairs", json=body)
+    group = cloud.demo.post(
+        "/v2.1/os-server-groups", json={"server_group": {"name": "g", "policy": "affinity"}}
+    )
+    zone = admin.post("/v2.1/os-aggregates", json={"aggregate": {"name": "a", "availability_zone": "z"}})
+    services = admin.get("/v2.1/os-services").json().get("services", [])
+    nodes = admin.get("/v2.1/os-hypervisors").json().get("hypervisors", [])
+    operations = admin.get(f"/pinfold/v1/operations?server={running}").json()["operations"]
+    return {
+        "server": [running, shelved, failed, asked, MISSING],
+        "flavor": ["p2", "s1", "huge"],
+        "image": [cloud.tiny, MISSING],
+        "key": ["k", "hw:cpu_policy"],
+        "keypair": ["k"],
+        "tag": ["t"],
+        "group": [group.json().get("server_group", {}).get("id", MISSING)],
+        "aggregate": [str(zone.json().get("aggregate", {}).get("id", 1))],
+        "service": [str(service["id"]) for service in services],
+        "hypervisor": [str(node["id"]) for node in nodes] + ["n1"],
+        "host": ["n1", "n2"],
+        "node": ["n1", "n2"],
+        "project": ["demo", "admin"],
+        "quota_class": ["default"],
+        "operation": [operation["id"] for operation in operations],
+        "request": [operation["request_id"] for operation in operations],
+        "migration": ["1"],
+        "alias": ["os-keypairs"],
+    }
 
-    def __init__(self, cloud: Cloud, book: Path) -> None:
+
+class Probe:
+    """A cloud that was filled, and what is known of it."""
+
+    def __init__(self, cloud: Cloud, book: Path, known: dict[str, list[str]]) -> None:
         self.cloud = cloud
+        self.known = known
         self.answers: Counter[int] = Counter()
         self._changes = sqlite3.connect(book, isolation_level=None)
         self._seen = -1
         self._rows: Any = None
-        self.known = self._fill()
         self.schema = schemathesis.openapi.from_wsgi("/openapi.json", cloud.app)
 
-    def _fill(self) -> dict[str, list[str]]:
-        cloud, admin = self.cloud, self.cloud.admin
-        cloud.flavor("s1", 1, specs={})
-        cloud.flavor("huge", 64)
-        running, shelved = cloud.boot(), cloud.boot()
-        cloud.shelve(shelved)
-        failed = cloud.ask(flavorRef="huge")
-        cloud.box.runner.run(cloud.open_operation(failed))
-        asked = cloud.ask()
-        cloud.demo.post(f"/v2.1/servers/{running}/metadata", json={"metadata": {"k": "v"}})
-        for client in (admin, cloud.demo):
-            body = {"keypair": {"name": "k", "public_key": KEY}}
-            client.post("/v2.1/os-keypairs", json=body)
-        group = cloud.demo.post(
-            "/v2.1/os-server-groups", json={"server_group": {"name": "g", "policy": "affinity"}}
-        )
-        zone = admin.post("/v2.1/os-aggregates", json={"aggregate": {"name": "a", "availability_zone": "z"}})
-        services = admin.get("/v2.1/os-services").json().get("services", [])
-        nodes = admin.get("/v2.1/os-hypervisors").json().get("hypervisors", [])
-        operations = admin.get(f"/pinfold/v1/operations?server={running}").json()["operations"]
-        return {
-            "server": [running, shelved, failed, asked, MISSING],
-            "flavor": ["p2", "s1", "huge"],
-            "image": [cloud.tiny, MISSING],
-            "key": ["k", "hw:cpu_policy"],
-            "keypair": ["k"],
-            "tag": ["t"],
-            "group": [group.json().get("server_group", {}).get("id", MISSING)],
-            "aggregate": [str(zone.json().get("aggregate", {}).get("id", 1))],
-            "service": [str(service["id"]) for service in services],
-            "hypervisor": [str(node["id"]) for node in nodes] + ["n1"],
-            "host": ["n1", "n2"],
-            "node": ["n1", "n2"],
-            "project": ["demo", "admin"],
-            "quota_class": ["default"],
-            "operation": [operation["id"] for operation in operations],
-            "request": [operation["request_id"] for operation in operations],
-            "migration": ["1"],
-            "alias": ["os-keypairs"],
-        }
+    def close(self) -> None:
+        """Let go of everything."""
+        self._changes.close()
+        self.cloud.transport.close()
+        self.cloud.book.engine.dispose()
 
     # --- what is sent ----------------------------------------------------------------------------
 
@@ -196,12 +204,30 @@ def run(probe: Probe, route: Route, examples: int, seed: int | None = None) -> N
     (sent if seed is None else hypothesis.seed(seed)(sent))()
 
 
-def open_probe(folder: Path, empty_book: Path) -> Probe:
-    """A cloud of its own in a folder."""
-    shutil.copy(empty_book, folder / "book.db")
-    url = sqlite_url(folder)
-    cloud = Cloud(url, Book(make_engine(url), RealRuntime()), folder).stock()
-    return Probe(cloud, folder / "book.db")
+class Template:
+    """A folder with a cloud that was filled once; each probe has a copy of it."""
+
+    def __init__(self, folder: Path) -> None:
+        new_book(sqlite_url(folder)).engine.dispose()
+        self._folder = folder
+        cloud = self._cloud(folder).stock()
+        self._known = fill(cloud)
+        self._tiny = cloud.tiny
+        cloud.transport.close()
+        # what is in the write-ahead log goes into the file with its last connection
+        cloud.book.engine.dispose()
+
+    @staticmethod
+    def _cloud(folder: Path) -> Cloud:
+        url = sqlite_url(folder)
+        return Cloud(url, Book(make_engine(url), RealRuntime()), folder)
+
+    def probe(self, folder: Path) -> Probe:
+        """A probe of a copy in ``folder``, which is not there yet."""
+        shutil.copytree(self._folder, folder)
+        cloud = self._cloud(folder)
+        cloud.tiny = self._tiny
+        return Probe(cloud, folder / "book.db", self._known)
 
 
 def main() -> int:
@@ -215,18 +241,19 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     failed, answers = 0, Counter[int]()
     with tempfile.TemporaryDirectory() as folder:
-        new_book(sqlite_url(Path(folder))).engine.dispose()
+        (full := Path(folder) / "template").mkdir()
+        template = Template(full)
         for number, route in enumerate(ROUTES):
             name = f"{route.method} {route.path}"
             if given.only not in name:
                 continue
-            (own := Path(folder) / str(number)).mkdir()
-            probe = open_probe(own, Path(folder) / "book.db")
+            probe = template.probe(Path(folder) / str(number))
             try:
                 run(probe, route, given.examples, seed)
             except (Exception, FailureGroup) as error:
                 failed += 1
                 print(f"{name}: {error}\n", file=sys.stderr)
+            probe.close()
             answers += probe.answers
             print(f"{name}: {dict(sorted(probe.answers.items()))}")
     total = dict(sorted(answers.items()))

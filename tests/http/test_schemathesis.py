@@ -17,17 +17,21 @@ from pinfold.api import absent
 from pinfold.api.app import ROUTES
 from pinfold.api.route import Route
 from tests.http import probe
-from tests.http.probe import Probe
+from tests.http.probe import Probe, Template
 
 MANY, FEW = 20, 4
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return Template(tmp_path_factory.mktemp("template"))
+
+
 @pytest.fixture
-def probed(tmp_path: Path, empty_book: Path) -> Iterator[Probe]:
-    made = probe.open_probe(tmp_path, empty_book)
+def probed(tmp_path: Path, template: Template) -> Iterator[Probe]:
+    made = template.probe(tmp_path / "cloud")
     yield made
-    made.cloud.transport.close()
-    made.cloud.book.engine.dispose()
+    made.close()
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
