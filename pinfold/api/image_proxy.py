@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from pinfold.api import images
+from pinfold.api import metadata as meta
 from pinfold.api import query as queries
 from pinfold.api.call import Call
 from pinfold.api.listing import limit_of, next_link
 from pinfold.api.server_views import seconds
 from pinfold.image.store import Image
 from pinfold.model import errors
-
-Meta = dict[str, str]
 
 _STATUS = {"active": "ACTIVE", "queued": "SAVING", "saving": "SAVING", "killed": "ERROR"}
 _PROGRESS = {"queued": 25, "saving": 50, "active": 100}
@@ -169,35 +168,26 @@ def _no_item() -> errors.NotFound:
 
 def add_metadata(call: Call, image: str) -> dict[str, Any]:
     """Add or change properties."""
-    return {"metadata": _change(call, image, lambda known: known | call.body["metadata"])}
+    return {"metadata": _change(call, image, meta.added(call))}
 
 
 def replace_metadata(call: Call, image: str) -> dict[str, Any]:
     """Replace all properties."""
-    return {"metadata": _change(call, image, lambda known: call.body["metadata"])}
+    return {"metadata": _change(call, image, meta.replaced(call))}
 
 
 def set_metadata_item(call: Call, image: str, key: str) -> dict[str, Any]:
     """Set the one property that both the URL and the body name."""
-    item: Meta = call.body["meta"]
-    if key not in item:
-        raise errors.InvalidRequest("Request body and URI mismatch", code="invalid-field")
-    _change(call, image, lambda known: known | item)
-    return {"meta": item}
+    _change(call, image, meta.set_to(call, key, "Request body and URI mismatch"))
+    return {"meta": call.body["meta"]}
 
 
 def remove_metadata_item(call: Call, image: str, key: str) -> None:
     """Remove one property."""
-
-    def without(known: Meta) -> Meta:
-        if key not in known:
-            raise _no_item()
-        return {name: value for name, value in known.items() if name != key}
-
-    _change(call, image, without)
+    _change(call, image, meta.without(key, _no_item()))
 
 
-def _change(call: Call, image: str, change: Callable[[Meta], Meta]) -> Meta:
+def _change(call: Call, image: str, change: meta.Change) -> meta.Meta:
     _found(call, image)
     row = images.owned(call, image)
     properties = change(row.properties)

@@ -14,6 +14,7 @@ from pinfold.model import errors, quotas, states
 
 _CHANGEABLE = (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED)
 Meta = dict[str, str]
+Change = Callable[[Meta], Meta]
 
 
 def index(call: Call, server: str) -> dict[str, Any]:
@@ -29,37 +30,60 @@ def show(call: Call, server: str, key: str) -> dict[str, Any]:
     return {"meta": {key: meta[key]}}
 
 
+# What bodies ask of known items; images have such items too.
+
+
+def added(call: Call) -> Change:
+    """The items of the body, beside those that there are."""
+    return lambda known: known | call.body["metadata"]
+
+
+def replaced(call: Call) -> Change:
+    """The items of the body, and no others."""
+    return lambda known: call.body["metadata"]
+
+
+def set_to(call: Call, key: str, mismatch: str) -> Change:
+    """The one item that both the URL and the body name."""
+    item: Meta = call.body["meta"]
+    if key not in item:
+        raise errors.InvalidRequest(mismatch, code="invalid-field")
+    return lambda known: known | item
+
+
+def without(key: str, missing: errors.NotFound) -> Change:
+    """All but one; it is ``missing`` if it is not there."""
+
+    def change(known: Meta) -> Meta:
+        if key not in known:
+            raise missing
+        return {name: value for name, value in known.items() if name != key}
+
+    return change
+
+
 def add(call: Call, server: str) -> dict[str, Any]:
     """Add or change items."""
-    return {"metadata": _change(call, server, lambda known: known | call.body["metadata"])}
+    return {"metadata": _change(call, server, added(call))}
 
 
 def replace(call: Call, server: str) -> dict[str, Any]:
     """Replace them all."""
-    return {"metadata": _change(call, server, lambda known: call.body["metadata"])}
+    return {"metadata": _change(call, server, replaced(call))}
 
 
 def set_one(call: Call, server: str, key: str) -> dict[str, Any]:
     """Set the one item that both the URL and the body name."""
-    item: Meta = call.body["meta"]
-    if key not in item:
-        raise errors.InvalidRequest("Request body and URI mismatch: meta", code="invalid-field")
-    _change(call, server, lambda known: known | item)
-    return {"meta": item}
+    _change(call, server, set_to(call, key, "Request body and URI mismatch: meta"))
+    return {"meta": call.body["meta"]}
 
 
 def remove(call: Call, server: str, key: str) -> None:
     """Remove one item."""
-
-    def without(known: Meta) -> Meta:
-        if key not in known:
-            raise _not_found()
-        return {name: value for name, value in known.items() if name != key}
-
-    _change(call, server, without)
+    _change(call, server, without(key, _not_found()))
 
 
-def _change(call: Call, server: str, change: Callable[[Meta], Meta]) -> Meta:
+def _change(call: Call, server: str, change: Change) -> Meta:
     def write(session: Any) -> Meta:
         row = servers.owned(session, call, server, call.policy)
         if row.vm_state not in _CHANGEABLE:
