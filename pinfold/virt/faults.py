@@ -125,7 +125,7 @@ class Faults:
         self._known = _NO_RULES
 
     def strike(
-        self, call: str, server: str | None, when: When, until: Callable[[], bool] = lambda: False
+        self, call: str, server: str | None, when: When, until: Callable[[], bool] | None = None
     ) -> None:
         """Do what the rules say about this call; hangs and delays end early once ``until`` is true.
 
@@ -138,19 +138,24 @@ class Faults:
             if rule.matches(self._host, call, server, when) and self._take(current.version, index, rule):
                 self._act(rule, call, server, until)
 
-    def _act(self, rule: Rule, call: str, server: str | None, until: Callable[[], bool]) -> None:
+    def _act(self, rule: Rule, call: str, server: str | None, until: Callable[[], bool] | None) -> None:
         what = f"{call} of {server} on {self._host}" if server else f"{call} on {self._host}"
         LOG.info("As ordered: %s %s (%s)", rule.effect, what, rule.when)
         if rule.effect == "fail":
             raise OrderedFault(f"{what} failed {rule.when} its work, as the fault file orders.")
         if rule.effect == "delay":
-            left = rule.seconds or 0.0
-            while left > 0 and not until():
-                self._runtime.sleep(min(left, POLL))
-                left -= POLL
+            self._delay(rule.seconds or 0.0, until)
             return
-        while self._stands(rule) and not until():
+        while self._stands(rule) and not (until and until()):
             self._runtime.sleep(POLL)
+
+    def _delay(self, seconds: float, until: Callable[[], bool] | None) -> None:
+        if until is None:
+            self._runtime.sleep(seconds)
+            return
+        while seconds > 0 and not until():
+            self._runtime.sleep(min(seconds, POLL))
+            seconds -= POLL
 
     def _stands(self, rule: Rule) -> bool:
         try:
