@@ -218,16 +218,17 @@ class Machine(RuleBasedStateMachine):
         self.servers[server].statuses.add("DELETED")
 
 
-def test_no_breach_in_two_thousand_steps(empty_book: Path) -> None:
+def test_no_breach_in_many_random_steps(empty_book: Path) -> None:
     Machine.empty_book = empty_book
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=int(os.environ.get("MOVES_EXAMPLES", "20")),
+            max_examples=int(os.environ.get("MOVES_EXAMPLES", "4")),
             stateful_step_count=100,
             # to shrink a story of a hundred steps takes longer than to read it
-            phases=[Phase.explicit, Phase.reuse, Phase.generate],
+            phases=[Phase.explicit, Phase.generate],
             deadline=None,
+            derandomize="MOVES_EXAMPLES" not in os.environ,
             suppress_health_check=list(HealthCheck),
         ),
     )
