@@ -1,6 +1,6 @@
 """Random requests, failures and deaths on three hosts, through the WSGI application, against a small model.
 
-2,000 steps as it stands. More: MOVES_EXAMPLES=1000 pytest tests/moves/test_machine.py --hypothesis-seed=N
+400 fixed steps as it stands. More: MOVES_EXAMPLES=1000 pytest tests/moves/test_machine.py --hypothesis-seed=N
 """
 
 from __future__ import annotations
