@@ -1,0 +1,1 @@
+"""The Promela models of ``doc/model``, checked by spin."""
