@@ -38,7 +38,7 @@ class Result(msgspec.Struct, frozen=True):
 class Options(msgspec.Struct, frozen=True):
     """``operations``: requests of users; ``kinds``: of faults; ``logs``: the history has what the product logs."""
 
-    operations: int = 30
+    operations: int = 50
     kinds: tuple[str, ...] = faults.KINDS
     keep_history: bool = False
     logs: bool = False

@@ -78,7 +78,7 @@ CELL = MachineCell(
 )
 PARTITION = Partition(cpu_shared_set="0", cpu_dedicated_set="1-2,4-5", cpu_allocation_ratio=4.0)
 CALL_TIMEOUT = 6.0
-HEARTBEAT = 2.5
+HEARTBEAT = 3.0
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -234,7 +234,7 @@ class World:
                     shelved_offload_time=self.shape.offload_time,
                     resize_confirm_window=self.shape.confirm_after,
                     allow_resize_to_same_host=self.shape.same_host,
-                    sweep_interval=1.5,
+                    sweep_interval=3.0,
                     heartbeat=5.0,
                 ),
             )
@@ -299,7 +299,7 @@ class World:
             state_path=os.path.join(self.folder, place.name),
             partition=PARTITION,
             heartbeat=HEARTBEAT,
-            audit_interval=15.0,
+            audit_interval=20.0,
             max_operations=4,
             patience=20.0,
             start_wait=20.0,
