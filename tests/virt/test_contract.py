@@ -79,6 +79,40 @@ def test_a_spawn_that_is_repeated_replaces_the_guest(driver: Driver, hypervisor:
     assert not disk(driver, instance).startswith(b"of the first")
 
 
+@pytest.mark.parametrize("power_on", [True, False])
+def test_a_rebuilt_guest_has_the_disk_and_the_place_that_it_is_given(
+    driver: Driver, hypervisor: Hypervisor, power_on: bool
+) -> None:
+    instance = spawn(driver, hypervisor, pins=[1])
+    hypervisor.write_disk(instance, 0, b"of the first")
+    for _ in range(2):
+        guest = spec(instance, pins=[2])
+        ends = driver.rebuild(guest, pieces(hypervisor.image()), power_on=power_on)
+        assert ends == state(driver, instance) == (RUNNING if power_on else SHUTDOWN)
+        assert disk(driver, instance).startswith(hypervisor.image())
+    assert state(driver, spawn(driver, hypervisor, pins=[1])) == RUNNING
+
+
+def test_a_guest_that_is_not_there_is_made_by_a_rebuild(driver: Driver, hypervisor: Hypervisor) -> None:
+    """The rebuild before it was cut short."""
+    guest = spec(pins=[1])
+    driver.rebuild(guest, pieces(hypervisor.image()))
+    assert state(driver, guest.instance) == RUNNING
+
+
+def test_a_rebuild_whose_image_breaks_off_fails(driver: Driver, hypervisor: Hypervisor) -> None:
+    instance = spawn(driver, hypervisor, pins=[1])
+
+    def broken() -> Iterator[bytes]:
+        yield b"a piece"
+        raise ConnectionError("the store is gone")
+
+    with pytest.raises((DriverError, ConnectionError)):
+        driver.rebuild(spec(instance, pins=[1]), broken())
+    driver.rebuild(spec(instance, pins=[1]), pieces(hypervisor.image()))
+    assert disk(driver, instance).startswith(hypervisor.image())
+
+
 def test_a_destroyed_guest_is_gone_and_may_be_destroyed_again(driver: Driver, hypervisor: Hypervisor) -> None:
     instance = spawn(driver, hypervisor)
     driver.destroy("a", instance)
