@@ -312,7 +312,7 @@ def events_of(make_world: MakeWorld, story: Story) -> list[str]:
 
 @BY_NAME
 def test_a_worker_may_be_killed_before_or_after_anything_it_does(make_world: MakeWorld, story: Story) -> None:
-    """F022: the next incarnation reconciles, is rung again, and ends what was begun."""
+    """F022, F029: the next incarnation reconciles, is rung again, and ends what was begun."""
     events = events_of(make_world, story)
     assert events
     for number, event in enumerate(events):
