@@ -293,6 +293,8 @@ class Invariants:
         current = {
             (claim.instance, claim.node) for claim in picture.claims.values() if claim.role == "current"
         }
+        # A shelved server's image is its disk; what a guest writes in an unshelve that fails is lost with it.
+        served = {instance for instance, row in picture.instances.items() if row.vm_state != "shelved"}
         made = {row.instance for row in picture.operations.values() if row.kind in REPLACING}
         for machine in self._machines:
             for instance, guest in machine.guests.items():
@@ -300,7 +302,7 @@ class Invariants:
                     guest.record.power_state == RUNNING
                     and guest.written < guest.boots
                     and (instance, machine.node) in current
-                    and instance in picture.instances
+                    and instance in served
                     and instance not in made
                 ):
                     latest = self.latest.get(instance)
