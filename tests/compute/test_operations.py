@@ -18,7 +18,7 @@ from pinfold.model.work import Work
 from pinfold.virt.driver import DriverError
 from tests.compute.books import pinned
 from tests.compute.conftest import MakeWorld
-from tests.compute.world import Killed, Picture, World
+from tests.compute.world import NODE, Killed, Picture, World
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -64,6 +64,19 @@ def _plain(kind: str, ends: str, *before: str, name: str | None = None) -> Story
         ends,
         fails or {"suspend": states.SUSPENDED, "soft_delete": states.SOFT_DELETED}[before[0]],
     )
+
+
+def _audited(world: World, *, after_a_failure: bool) -> Work:
+    """What the audit has found: a guest that is off, of a server that should run."""
+    server = _boot(world)
+    if after_a_failure:
+        world.watch.on("driver.power_off", "before", _fail)
+        world.run(world.book.ask("stop", server))
+    world.hypervisor.power_off(NODE, server)
+    world.reconcile()
+    work = world.book.opened()
+    assert work is not None
+    return work
 
 
 def _rebuild(world: World, *before: str, demand: Demand | None = None) -> Work:
@@ -141,6 +154,20 @@ STORIES = (
     _plain("create_image", states.ACTIVE),
     _plain("create_image", states.STOPPED, "stop", name="create_image of a stopped server"),
     _plain("create_image", states.PAUSED, "pause", name="create_image of a paused server"),
+    Story(
+        "power_sync",
+        "power_sync",
+        lambda world: _audited(world, after_a_failure=False),
+        states.STOPPED,
+        states.ACTIVE,
+    ),
+    Story(
+        "power_restore",
+        "power_restore",
+        lambda world: _audited(world, after_a_failure=True),
+        states.ACTIVE,
+        states.ACTIVE,
+    ),
     Story("rebuild", "rebuild", _rebuild, states.ACTIVE, states.ACTIVE),
     Story(
         "rebuild of a stopped server",
@@ -253,6 +280,7 @@ CHANGES = {
     "start": ("driver.power_on",),
     "restore": ("driver.power_on",),
     "stop": ("driver.power_off",),
+    "power_sync": ("driver.power_off",),
     "soft_delete": ("driver.power_off",),
     "reboot": ("driver.reboot",),
     "hard_reboot": ("driver.reboot",),
