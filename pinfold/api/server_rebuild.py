@@ -14,6 +14,7 @@ from pinfold.api.metadata import check_room
 from pinfold.api.server_create import check_key, random_text
 from pinfold.api.starting import Started
 from pinfold.db import instances as book_instances
+from pinfold.db import operations as book_operations
 from pinfold.db import starts
 from pinfold.db.instances import Owned, Server
 from pinfold.image.store import Image
@@ -40,29 +41,20 @@ def rebuild(call: Call, value: Any) -> Started:
     operation = call.new_id()
     call.deps.compute.require("rebuild")
     image = _image(call, value["imageRef"])
-    fields = {column: value[field] for field, column in _COLUMNS.items() if field in value}
     shown: Server | None = None
 
     def write(session: Any, server: Owned) -> Bell:
         nonlocal shown
-        instance = starts.ready(session, server.id, "rebuild")
-        _refuse_unsupported(value)
-        if isinstance(image, errors.PinfoldError):
-            raise image
-        boot_images.require_fit(image, instance.flavor["memory_mb"], instance.flavor["root_gb"])
-        check_key(session, call, value.get("key_name"))
-        if "metadata" in value:
-            check_room(session, call, server, value["metadata"])
-        wanted = Rebuild(
-            image.id, image.properties, sizes.demand_of(instance.flavor, image.properties), fields
-        )
-        bell = starts.rebuild(
-            session, server.id, call.requester, call.deps.times, operation_id=operation, wanted=wanted
-        )
-        session.flush()
+        bell = Bell()
+        if not book_operations.is_written(session, operation):
+            wanted = _wanted(session, call, server, value, image)
+            bell = starts.rebuild(
+                session, server.id, call.requester, call.deps.times, operation_id=operation, wanted=wanted
+            )
+            session.flush()
         row = book_instances.show(session, server.id)
-        if row is not None:
-            becomes = {**fields, "image_ref": image.id, "image_properties": image.properties}
+        if row is not None and not isinstance(image, errors.PinfoldError):
+            becomes = {**_fields(value), "image_ref": image.id, "image_properties": image.properties}
             shown = msgspec.structs.replace(row, **becomes)
         return bell
 
@@ -71,6 +63,26 @@ def rebuild(call: Call, value: Any) -> Started:
         return _reply(call, shown, value)
 
     return Started(write, reply)
+
+
+def _wanted(
+    session: Any, call: Call, server: Owned, value: Any, image: Image | errors.PinfoldError
+) -> Rebuild:
+    """What to rebuild it to. Raises Conflict first, then whatever is wrong with the request."""
+    instance = starts.ready(session, server.id, "rebuild")
+    _refuse_unsupported(value)
+    if isinstance(image, errors.PinfoldError):
+        raise image
+    boot_images.require_fit(image, instance.flavor["memory_mb"], instance.flavor["root_gb"])
+    check_key(session, call, value.get("key_name"))
+    if "metadata" in value:
+        check_room(session, call, server, value["metadata"])
+    demand = sizes.demand_of(instance.flavor, image.properties)
+    return Rebuild(image.id, image.properties, demand, _fields(value))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {column: value[field] for field, column in _COLUMNS.items() if field in value}
 
 
 def _image(call: Call, reference: str) -> Image | errors.PinfoldError:

@@ -25,7 +25,7 @@ def lock(
 ) -> None:
     """Lock the server, in whatever state it is. Its owner's second lock changes nothing. Raises errors.NotFound."""
     instance = _locked(session, instance_id)
-    if instance.locked_by is not None and by == OWNER:
+    if operations.is_written(session, operation_id) or (instance.locked_by is not None and by == OWNER):
         return
     _note(session, instance, "lock", requester, times, operation_id)
     instance.locked_by, instance.locked_reason = by, reason
@@ -36,7 +36,7 @@ def unlock(
 ) -> None:
     """Unlock the server. Raises errors.NotFound."""
     instance = _locked(session, instance_id)
-    if instance.locked_by is None:
+    if operations.is_written(session, operation_id) or instance.locked_by is None:
         return
     _note(session, instance, "unlock", requester, times, operation_id)
     instance.locked_by = instance.locked_reason = None

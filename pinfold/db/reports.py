@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from pinfold.db import claims as book_claims
 from pinfold.db import hosts
 from pinfold.db.models import Claim, Node, Report
+from pinfold.db.session import AGAIN
 from pinfold.db.types import epoch
 from pinfold.model import errors
 
@@ -32,6 +33,8 @@ def place_of(session: Session, server: str, service_down: float) -> Node:
 
 def ask(session: Session, request: str, kind: str, host: str, arguments: dict[str, Any]) -> None:
     """Write a question down, which whoever asks casts."""
+    if session.info.get(AGAIN):
+        drop(session, request)
     session.execute(
         sa.insert(Report).values(
             id=request, kind=kind, host=host, arguments=arguments, asked_at=epoch(), cast_at=epoch()
