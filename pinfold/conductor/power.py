@@ -8,7 +8,7 @@ from pinfold.db import claims as book_claims
 from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Node
 from pinfold.db.operations import Requester
-from pinfold.model import power, states
+from pinfold.model import power
 from pinfold.model.work import Bell, Times
 from pinfold.rpcapi.messages import PowerSeen
 
@@ -25,16 +25,15 @@ def seen(session: Session, record: PowerSeen, times: Times, *, operation_id: str
     place = _only_place(book_claims.of_instance(session, instance.id), record)
     if place is None or not hosts.host_is_up(session, record.host, times.service_down):
         return Bell()
-    if power.follow(instance.vm_state, record.power_state) != "stop":
+    follow = power.follow(instance.vm_state, record.power_state, failed=instance.fault is not None)
+    if follow not in ("stop", "run"):
         instance.power_state = record.power_state
         return Bell()
     claim, node = place
-    # an operation that failed may have left it off, which nobody wanted
-    left_off = instance.fault is not None and states.may_start("power_restore", instance.vm_state)
     operation = operations.insert(
         session,
         operation_id=operation_id,
-        kind="power_restore" if left_off else "power_sync",
+        kind="power_restore" if follow == "run" else "power_sync",
         instance=instance,
         requester=Requester(request_id, instance.project_id, instance.user_id),
         times=times,

@@ -26,12 +26,21 @@ OF_STATE: dict[str, PowerState] = {
 }
 """What a server's guest does in each state. In ERROR and while it is built, nobody knows."""
 
-Follow = Literal["nothing", "stop", "report"]
+Follow = Literal["nothing", "stop", "run", "report"]
 
+_ON = frozenset({RUNNING, PAUSED, SUSPENDED})
 _STOP: dict[str, frozenset[PowerState]] = {
     states.ACTIVE: frozenset({SHUTDOWN, CRASHED, SUSPENDED}),
-    states.STOPPED: frozenset({RUNNING, PAUSED, SUSPENDED}),
+    states.STOPPED: _ON,
     states.PAUSED: frozenset({SHUTDOWN, CRASHED}),
+    # what they have is in an image, or is to be as it was when it was deleted
+    states.SHELVED: _ON,
+    states.SOFT_DELETED: _ON,
+}
+_LEFT: dict[str, frozenset[PowerState]] = {
+    states.ACTIVE: frozenset({SHUTDOWN, CRASHED, SUSPENDED, PAUSED}),
+    states.PAUSED: frozenset({RUNNING}),
+    states.SUSPENDED: frozenset({RUNNING, PAUSED}),
 }
 _FITS: dict[str, frozenset[PowerState]] = {
     states.ACTIVE: frozenset({RUNNING}),
@@ -43,13 +52,16 @@ _FITS: dict[str, frozenset[PowerState]] = {
 }
 
 
-def follow(vm_state: str, seen: PowerState) -> Follow:
+def follow(vm_state: str, seen: PowerState, *, failed: bool = False) -> Follow:
     """What follows when a guest is ``seen`` while its server is in ``vm_state`` and nothing is under way.
 
-    ``stop``: the server becomes STOPPED, and its guest is shut down if it is not. A user who shuts a system down
-    from inside wants it off; what runs although it was stopped was started behind the book's back. ``report``: this
-    does not fit, and nobody can say who is right.
+    ``stop``: the guest is shut down if it is not, and the server becomes STOPPED unless it is to be off anyway. A
+    user who shuts a system down from inside wants it off; what runs although it was stopped was started behind the
+    book's back. ``run``: the server's last operation has ``failed`` and may have left this; its guest runs, and the
+    server is ACTIVE. ``report``: this does not fit, and nobody can say who is right.
     """
+    if failed and seen in _LEFT.get(vm_state, ()):
+        return "run"
     if seen in _STOP.get(vm_state, ()):
         return "stop"
     fits = _FITS.get(vm_state)

@@ -406,10 +406,21 @@ TRANSITIONS: tuple[Transition, ...] = (
         },
     ),
     *_lines(
-        "power_restore",
-        (ACTIVE,),
+        "power_sync",
+        (SHELVED, SOFT_DELETED),
         {
-            DONE: (ACTIVE, "Its guest runs again after an operation that had failed and left it off."),
+            DONE: (None, "Its guest was found running, and is off now as it should be."),
+            FAILED: (None, "Its guest could not be stopped; the next audit looks again."),
+        },
+    ),
+    *_lines(
+        "power_restore",
+        (ACTIVE, PAUSED, SUSPENDED),
+        {
+            DONE: (
+                ACTIVE,
+                "Its guest runs, after an operation that had failed and left it in another state.",
+            ),
             FAILED: (None, "Its guest could not be started; the next audit looks again."),
         },
     ),

@@ -348,9 +348,10 @@ class FakeBook:
             if self._open_operation(record.instance) or instance.vm_state != record.vm_state:
                 return
             instance.power_state = record.power_state
-            if power.follow(record.vm_state, record.power_state) == "stop":
-                left_off = instance.fault is not None and record.vm_state == states.ACTIVE
-                self._open("power_restore" if left_off else "power_sync", record.instance, record.node)
+            follow = power.follow(record.vm_state, record.power_state, failed=instance.fault is not None)
+            if follow in ("stop", "run"):
+                kind = "power_restore" if follow == "run" else "power_sync"
+                self._open(kind, record.instance, record.node)
 
     def release(self, record: messages.Release) -> messages.Released:
         with self._lock:

@@ -63,11 +63,9 @@ OFF, UP = _guest(SHUTDOWN), _guest(RUNNING)
             _view("current", vm_state=states.SUSPENDED), OFF, "nothing", id="suspended, shown as off"
         ),
         pytest.param(_view("current", vm_state=states.SUSPENDED), UP, "report", id="suspended, but runs"),
-        pytest.param(_view("current", vm_state=states.SHELVED), UP, "report", id="shelved, but runs"),
+        pytest.param(_view("current", vm_state=states.SHELVED), UP, "tell", id="shelved, but runs"),
         pytest.param(_view("current", vm_state=states.SOFT_DELETED), OFF, "nothing", id="soft-deleted"),
-        pytest.param(
-            _view("current", vm_state=states.SOFT_DELETED), UP, "report", id="soft-deleted, but runs"
-        ),
+        pytest.param(_view("current", vm_state=states.SOFT_DELETED), UP, "tell", id="soft-deleted, but runs"),
         pytest.param(_view("current", vm_state=states.ERROR), UP, "nothing", id="in error, runs"),
         pytest.param(_view("current", vm_state=states.ERROR), OFF, "nothing", id="in error, off"),
         pytest.param(_view("current", vm_state=states.SHELVED), OFF, "nothing", id="shelved"),

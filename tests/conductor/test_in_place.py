@@ -532,6 +532,37 @@ def test_a_guest_that_a_failed_operation_has_left_off_is_started_by_an_operation
     assert (row.vm_state, row.fault) == (states.ACTIVE, None)
 
 
+@pytest.mark.parametrize("kind", ["unpause", "resume"])
+def test_a_guest_that_a_failed_operation_has_left_running_makes_its_server_active(
+    box: Box, kind: str
+) -> None:
+    server = box.boot()
+    box.ask({"unpause": "pause", "resume": "suspend"}[kind], server)
+    box.do(box.last, power.PAUSED)
+    box.ask(kind, server)
+    box.begin(box.last, kind)
+    box.abort(box.last, kind)
+    _seen(box, server, power.RUNNING)
+    assert box.last.kind == "power_restore"
+    box.do()
+    assert box.server(server).vm_state == states.ACTIVE
+
+
+def test_the_guest_of_a_shelved_server_that_is_found_running_is_stopped(make_box: MakeBox) -> None:
+    """An unshelve has failed after it had started it, and could not take that back."""
+    box = make_box(shelved_offload_time=-1)
+    box.register("n1")
+    server = box.boot()
+    box.shelve(server)
+    box.ask("unshelve", server)
+    box.begin(box.last, "power_on")
+    box.abort(box.last, "power_on")
+    _seen(box, server, power.RUNNING)
+    assert box.last.kind == "power_sync"
+    box.do(box.last, power.SHUTDOWN)
+    assert box.server(server).vm_state == states.SHELVED
+
+
 @pytest.mark.parametrize("why", ["open", "moved on", "another node", "a leftover elsewhere", "forced down"])
 def test_what_an_audit_has_seen_is_not_followed_when_something_speaks_against_it(box: Box, why: str) -> None:
     server = box.boot(node="n1")

@@ -73,18 +73,37 @@ def test_no_operation_but_an_offload_a_delete_or_a_failed_rebuild_loses_what_a_s
 @pytest.mark.parametrize("vm_state", states.VM_STATES)
 @pytest.mark.parametrize("seen", [0, 1, 3, 4, 6, 7])
 def test_what_follows_from_what_a_guest_does(vm_state: str, seen: int) -> None:
-    """The compute API's table of power states: active and off, stopped and not off, paused and off."""
+    """The compute API's table of power states: active and off, stopped and not off, paused and off. And what is to be
+    off is off."""
+    on = {power.RUNNING, power.PAUSED, power.SUSPENDED}
     stop = {
         states.ACTIVE: {power.SHUTDOWN, power.CRASHED, power.SUSPENDED},
-        states.STOPPED: {power.RUNNING, power.PAUSED, power.SUSPENDED},
+        states.STOPPED: on,
         states.PAUSED: {power.SHUTDOWN, power.CRASHED},
+        states.SHELVED: on,
+        states.SOFT_DELETED: on,
     }
     follow = power.follow(vm_state, seen)
     assert (follow == "stop") == (seen in stop.get(vm_state, ()))
     if seen == power.OF_STATE.get(vm_state):
         assert follow == "nothing"
     if follow == "stop":
-        assert states.after("power_sync", vm_state, states.DONE) == states.STOPPED
+        after = vm_state if vm_state in (states.SHELVED, states.SOFT_DELETED) else states.STOPPED
+        assert states.after("power_sync", vm_state, states.DONE) == after
+
+
+@pytest.mark.parametrize("vm_state", states.VM_STATES)
+@pytest.mark.parametrize("seen", [1, 3, 4, 6, 7])
+def test_what_a_failed_operation_has_left_runs_again_or_is_off_as_it_should_be(
+    vm_state: str, seen: int
+) -> None:
+    """Nothing that an operation on a guest can leave stays as it is."""
+    follow = power.follow(vm_state, seen, failed=True)
+    if vm_state in (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED, states.SHELVED):
+        fits = seen == power.OF_STATE[vm_state] or power.follow(vm_state, seen) == "nothing"
+        assert (follow == "nothing") == fits
+    if follow == "run":
+        assert states.after("power_restore", vm_state, states.DONE) == states.ACTIVE
 
 
 @pytest.mark.parametrize(
