@@ -10,13 +10,14 @@ import msgspec
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """``changes`` of the source text of ``module``: (old, new); ``seed``: of a run that finds it."""
+    """``changes`` of the source text of ``module``: (old, new); ``seed``, with ``faults``: of a run that finds it."""
 
     name: str
     about: str
     module: str
     changes: tuple[tuple[str, str], ...]
     seed: int = 0
+    faults: str = ""
 
 
 _ALL = (
@@ -127,7 +128,12 @@ _ALL = (
         "R4",
         "An offload that was not ended in time goes back, though its guest may be gone.",
         "pinfold.conductor.operations.shelve_offload",
-        (("        if recorded(deed.operation):", "        if False and recorded(deed.operation):"),),
+        (
+            (
+                "        if operations.is_recorded(deed.operation):",
+                "        if False and operations.is_recorded(deed.operation):",
+            ),
+        ),
     ),
     Mutation(
         "R5",
@@ -173,7 +179,7 @@ _ALL = (
         "R10",
         "A finish that is repeated is looked at as if it were new.",
         "pinfold.conductor.manager",
-        (("        if operation.finished_attempt == finish.attempt:", "        if False:"),),
+        (("        if known is not None:", "        if False and known is not None:"),),
     ),
     Mutation(
         "R11",
