@@ -222,7 +222,12 @@ _ALL = (
         "leftover-passed",
         "A server is placed although its former guest may still run on a host that is away.",
         "pinfold.db.starts",
-        (("    _refuse_leftovers(session, instance)\n", ""),),
+        (
+            (
+                "    refuse_leftovers(session, instance, kind)\n    operations.insert(",
+                "    operations.insert(",
+            ),
+        ),
     ),
     Mutation(
         "outbox-forgets",
@@ -255,18 +260,13 @@ _ALL = (
         "message-is-the-record",
         "F021, F022: nobody looks for operations whose message was lost.",
         "pinfold.conductor.sweeper",
-        (
-            (
-                "            for sweep in (self.operations, self.reports, self.offloads):",
-                "            for sweep in (self.reports, self.offloads):",
-            ),
-        ),
+        (("for sweep in (self.operations, self.reports,", "for sweep in (self.reports,"),),
     ),
     Mutation(
         "check-then-write",
         "F025: whether an operation is open is not looked at.",
         "pinfold.model.states",
-        (("    if open_kind is not None and not KINDS[kind].takes_over:", "    if False:"),),
+        (("    if open_kind is not None and not KINDS[kind].may_take_over(open_kind):", "    if False:"),),
     ),
     Mutation(
         "image-first",
