@@ -138,6 +138,12 @@ def _request_body(route: Route) -> Document:
     return made if len(versions) == 1 else made | {"x-microversions": versions}
 
 
+def _action_codes() -> list[int]:
+    from pinfold.api import server_actions
+
+    return sorted({action.status for action in server_actions.ACTIONS.values()} - {202})
+
+
 def published(schema: Any) -> Any:
     """A schema in which regular expressions are what JSON Schema says they are: Python's end of a text, ``\\Z``, is
     ``$`` there."""
@@ -176,6 +182,8 @@ def _responses(route: Route) -> Document:
     if route.path.endswith(("/action", "/import")):
         codes.append(501)
     shown |= {str(code): {"description": "Done, at some microversions."} for code in route.also if code < 400}
+    if route.body is schemas.ACTION:
+        shown |= {str(code): {"description": "Done, by some actions."} for code in _action_codes()}
     codes += [code for code in route.also if code >= 400]
     for code in sorted(codes):
         shown[str(code)] = {"description": _TEXTS[code], "content": error}

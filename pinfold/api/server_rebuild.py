@@ -107,6 +107,8 @@ def _reply(call: Call, server: Server, value: Any) -> Reply:
     if call.minor >= _KEY_SINCE:
         shown["key_name"] = server.key_name
     if call.minor >= _USER_DATA_SINCE:
+        # here, and only here, it goes by its plain name
+        shown.pop("OS-EXT-SRV-ATTR:user_data", None)
         shown["user_data"] = server.user_data
     settings = call.deps.settings
     if settings.enable_instance_password:

@@ -25,7 +25,8 @@ class _Period:
     def __init__(self, call: Call, query: queries.Query) -> None:
         self.now = call.deps.runtime.now().timestamp()
         self.begin = _moment(query, "start", self.now)
-        end = _moment(query, "end", self.now)
+        # without either, the time is that between two looks at the clock: nothing, and no error
+        end = _moment(query, "end", self.now + 1e-6)
         if not self.begin < end:
             raise errors.InvalidRequest(
                 "Invalid start time. The start time cannot occur after the end time.",

@@ -346,6 +346,13 @@ def test_usage_of_all_projects_has_servers_only_with_detailed_1(cloud: Cloud) ->
     assert cloud.demo.get(f"{USAGE}/other").status_code == 403
 
 
+def test_usage_without_a_start_is_that_of_no_time_at_all(cloud: Cloud) -> None:
+    """openstacksdk asks so, and Nova answers it."""
+    cloud.boot()
+    answer = cloud.admin.get("/v2.1/os-simple-tenant-usage")
+    assert answer.status_code == 200, answer.text
+
+
 def test_from_2_40_on_usage_is_paged(any_cloud: Cloud) -> None:
     cloud = any_cloud
     servers = sorted(cloud.boot() for _ in range(3))

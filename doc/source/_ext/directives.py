@@ -9,7 +9,17 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from doc.source._ext import absent, api, book, error_codes, faults, layout, options, states
+from doc.source._ext import (
+    absent,
+    api,
+    book,
+    client_differences,
+    error_codes,
+    faults,
+    layout,
+    options,
+    states,
+)
 
 Render = Callable[[], list[str]]
 
@@ -27,6 +37,7 @@ RENDERERS: dict[str, Render] = {
     "api-actions": api.actions,
     "api-actions-not-built": api.actions_not_built,
     "api-absent": absent.table,
+    "client-differences": client_differences.table,
     "api-errors": error_codes.table,
     "api-policies": api.policy_rules,
     "all-faults": faults.table,
