@@ -102,12 +102,14 @@ class Sweeper:
 
         ::
 
-            SELECT id FROM operations WHERE open_key IS NOT NULL AND (lease_until < now OR deadline_at < now)
+            SELECT id FROM operations WHERE open_key >= '' AND (lease_until < now OR deadline_at < now)
+
+        ``>= ''`` is as good as IS NOT NULL, for which SQLite would look at all operations there ever were.
         """
         due = self._book.read(
             lambda session: session.scalars(
                 sa.select(Operation.id)
-                .where(Operation.open_key.is_not(None), _is_due())
+                .where(Operation.open_key >= "", _is_due())
                 .order_by(Operation.lease_until)
                 .limit(_BATCH)
             ).all()

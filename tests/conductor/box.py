@@ -53,6 +53,9 @@ class RecordingCompute:
             raise wire.Undeliverable(f"nobody listens at {host}")
         self.work.append(work)
 
+    def require(self, kind: str) -> None:
+        """These workers do whatever there is."""
+
     def report(self, host: str, request: messages.ReportRequest) -> None:
         self.reports.append((host, request))
 
