@@ -53,6 +53,12 @@ class ConductorMetrics:
             registry=registry,
             buckets=_WAITS,
         )
+        self.deaf = Counter(
+            "pinfold_deaf_workers",
+            "Workers that were heard, took nothing from their queue, and ended for that.",
+            ("host",),
+            registry=registry,
+        )
         self.claims = Counter(
             "pinfold_claims_asked",
             "Claims that workers asked for, by the book's answer.",
@@ -91,6 +97,12 @@ class WorkerMetrics:
             "pinfold_heartbeats",
             "Signs of life, by whether a conductor heard them.",
             ("host", "result"),
+            registry=registry,
+        )
+        self.unheard = Gauge(
+            "pinfold_unheard_seconds",
+            "For how long no message has come of those that were sent to see whether they do.",
+            ("host",),
             registry=registry,
         )
         self.under_way = Gauge(

@@ -160,6 +160,17 @@ class Database:
         self._guard.dismiss()
 
 
+def forget_consumers(queue: str, vhost: str = "/") -> tuple[str, str]:
+    """Arguments of rabbitmqctl that have the broker forget who takes from a queue, and tell nobody."""
+    expression = (
+        f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)), '
+        "[ok = gen_server2:call(amqqueue:get_pid(Q), "
+        '{basic_cancel, element(1, C), element(2, C), undefined, <<"test">>}, infinity) '
+        "|| C <- rabbit_amqqueue:consumers(Q)]."
+    )
+    return "eval", expression
+
+
 @contextmanager
 def private_broker(extra: str = "") -> Iterator[Broker]:
     """A broker, with ``extra`` lines of configuration, until the end of the block."""

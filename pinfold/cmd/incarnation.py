@@ -164,10 +164,16 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
             except Exception:
                 LOG.exception("%s did not stop cleanly", type(each).__name__)
 
-    def _end(self, why: str | None) -> None:
-        """Have the whole service end with an error: a replacement of this process would fail as it does."""
+    def _end(self, why: str | None, *, replace: bool = False) -> None:
+        """Have the whole service end with an error: a replacement of this process would fail as it does.
+
+        With ``replace`` this process alone ends, at once, and its supervisor starts another.
+        """
         if self.verdict.code or self._stopping.is_set():
             return
+        if replace:
+            LOG.critical(why)
+            os._exit(_FAILED)
         if why is not None:
             LOG.critical(why)
             if not _stderr_has_the_log(self._conf):

@@ -36,8 +36,11 @@ class Service(Protocol):
         more than once."""
 
 
-#: Told, once, why this process must end and not be replaced.
-OnEnd = Callable[[str], None]
+class OnEnd(Protocol):
+    """Told, once, why this process must end."""
+
+    def __call__(self, why: str, *, replace: bool = False) -> None:
+        """Not to be replaced, unless another one in its place would do better (``replace``)."""
 
 
 class Program(NamedTuple):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from pinfold.compute.hearing import Hearing
 from pinfold.compute.jobs import Key
 from pinfold.compute.operations.attempt import Tools
 from pinfold.compute.operations.runner import Runner
@@ -38,9 +39,10 @@ class Manager:
     """Every method is a cast. One that comes twice is dropped while the first is under way; later, the book
     refuses it."""
 
-    def __init__(self, tools: Tools, runner: Runner) -> None:
+    def __init__(self, tools: Tools, runner: Runner, hearing: Hearing) -> None:
         self._tools = tools
         self._runner = runner
+        self._hearing = hearing
 
     create = _takes("create", "Claim a place for a new server and spawn it.")
     unshelve = _takes("unshelve", "Claim a place for an offloaded server and spawn it.")
@@ -72,6 +74,13 @@ class Manager:
     power_sync = _takes("power_sync", "Stop a server whose guest is not what the book says.")
     create_image = _takes("create_image", "Save a server's disk as an image while it goes on.")
     rebuild = _takes("rebuild", "Give a server a new disk from an image.")
+
+    @exported
+    def echo(self, context: Context, record: Any) -> None:
+        """What this worker asked for: messages do get here."""
+        echo = from_wire(record, messages.Echo)
+        if echo.incarnation == self._tools.incarnation:
+            self._hearing.came(echo.number)
 
     @exported
     def control(self, context: Context, record: Any) -> None:

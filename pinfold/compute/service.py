@@ -15,6 +15,7 @@ from pinfold import durable
 from pinfold.compute.audit import Audit
 from pinfold.compute.calls import Calls, Conductor
 from pinfold.compute.fence import Fence
+from pinfold.compute.hearing import Hearing
 from pinfold.compute.jobs import Jobs
 from pinfold.compute.manager import Manager
 from pinfold.compute.operations import PLANS
@@ -43,6 +44,7 @@ class ComputeService:
 
     ``heartbeats`` is a conductor client with a short timeout, so that one lost reply does not fence the worker.
     ``on_end`` is told, once, why this incarnation must end at once: the process then exits with an error.
+    ``on_deaf`` is told instead where another incarnation would do better: the process is to be replaced.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ComputeService:
         conductor: Conductor,
         heartbeats: Conductor,
         on_end: Callable[[str], None],
+        on_deaf: Callable[[str], None] | None = None,
         metrics: WorkerMetrics | None = None,
     ) -> None:
         self._runtime = runtime
@@ -66,6 +69,7 @@ class ComputeService:
         self._conductor = conductor
         self._heartbeats = heartbeats
         self._on_end = on_end
+        self._on_deaf = on_deaf or on_end
         self._metrics = metrics or WorkerMetrics()
         self.incarnation = runtime.new_id()
         self._stopping = runtime.event()
@@ -76,6 +80,7 @@ class ComputeService:
         self._tasks: list[Task] = []
         self._lock_file = -1
         self.tools: Tools | None = None
+        self.hearing: Hearing | None = None
         self.audit: Audit | None = None
 
     def start(self) -> None:
@@ -92,7 +97,8 @@ class ComputeService:
         tools.fence.renewed(sent_at)
         self._spawn(self._beat, "heartbeat")
         self._reconcile()
-        manager = Manager(tools, Runner(tools, PLANS))
+        assert self.hearing is not None
+        manager = Manager(tools, Runner(tools, PLANS), self.hearing)
         with self._serving:
             if self._stopping.is_set():
                 return
@@ -191,14 +197,16 @@ class ComputeService:
             stop=self._stopped,
             metrics=self._metrics,
         )
-        self._show(self.tools)
+        self.hearing = Hearing(self._runtime, registered.lease)
+        self._show(self.tools, self.hearing)
         self.audit = Audit(self.tools)
         return self.tools
 
-    def _show(self, tools: Tools) -> None:
+    def _show(self, tools: Tools, hearing: Hearing) -> None:
         """Have the numbers that stand somewhere read when they are asked for."""
         host, metrics = self._settings.host, self._metrics
         metrics.under_way.labels(host).set_function(lambda: len(tools.jobs.under_way()))
+        metrics.unheard.labels(host).set_function(lambda: hearing.unheard)
         metrics.not_held.labels(host).set_function(lambda: tools.tracker.not_held)
 
     def _waited(self, node: str, seconds: float) -> None:
@@ -221,12 +229,22 @@ class ComputeService:
 
     def _beat_once(self, sent_at: float) -> bool:
         """True when this incarnation is over."""
-        tools = self.tools
+        tools, hearing = self.tools, self.hearing
         assert tools is not None
+        assert hearing is not None
         tools.jobs.look()
         named = tools.jobs.under_way()
         ready = self._ready and not self._stopping.is_set()
-        record = messages.Heartbeat(self._settings.host, self.incarnation, named, ready)
+        deaf = ready and hearing.is_deaf
+        record = messages.Heartbeat(
+            self._settings.host,
+            self.incarnation,
+            named,
+            ready and not deaf,
+            echo=hearing.ask() if ready and not deaf else None,
+            unheard=hearing.unheard,
+            deaf=deaf,
+        )
         try:
             heard = self._heartbeats.heartbeat(record)
         except errors.PinfoldError as error:
@@ -237,12 +255,23 @@ class ComputeService:
         if heard.superseded:
             self._end(f"Another worker of host {self._settings.host} has registered since this one.")
             return True
+        if deaf:
+            self._end_deaf(record.unheard)
+            return True
+        if heard.echoed and record.echo is not None:
+            hearing.sent(record.echo, sent_at)
         tools.fence.renewed(sent_at)
         refused = set(heard.refused)
         tools.jobs.refuse((operation, attempt) for operation, attempt in named if operation in refused)
         return False
 
-    def _end(self, why: str) -> None:
+    def _end_deaf(self, seconds: float) -> None:
+        """A new incarnation listens anew."""
+        host = self._settings.host
+        why = f"No message has reached the worker of host {host} for {seconds:.0f} s, though some were sent to it."
+        self._end(why, self._on_deaf)
+
+    def _end(self, why: str, tell: Callable[[str], None] | None = None) -> None:
         """At once, and with an error: nothing more is changed here by this incarnation."""
         LOG.error("%s This one ends.", why)
         tools = self.tools
@@ -251,7 +280,7 @@ class ComputeService:
             tools.jobs.close()
         self._stopping.set()
         self._stopped.set()
-        self._on_end(why)
+        (tell or self._on_end)(why)
 
     def _reconcile(self) -> None:
         """The first audit of every node. What takes too long goes on while work is taken: its server's lane is

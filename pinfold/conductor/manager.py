@@ -81,8 +81,19 @@ class Manager:
 
     @exported
     def heartbeat(self, context: Context, record: Any) -> Any:
-        """A worker lives."""
-        return to_wire(self._workers.heartbeat(from_wire(record, messages.Heartbeat)))
+        """A worker lives. What it hears of its echo tells it whether messages reach it."""
+        beat = from_wire(record, messages.Heartbeat)
+        heard = self._workers.heartbeat(beat)
+        if beat.deaf and not heard.superseded:
+            self._metrics.deaf.labels(beat.host).inc()
+            LOG.error(
+                "The worker of host %s takes nothing from its queue: no message has come for %.0f s. It counts as "
+                "down and ends, for its supervisor to start it again",
+                *(beat.host, beat.unheard),
+            )
+        elif beat.echo is not None and not heard.superseded:
+            heard = msgspec.structs.replace(heard, echoed=self._runner.echo(beat))
+        return to_wire(heard)
 
     @exported
     def release(self, context: Context, record: Any) -> Any:

@@ -19,12 +19,12 @@ from pinfold.db.operations import Fault
 from pinfold.db.session import Book
 from pinfold.image.store import ImageNotFound, Store
 from pinfold.metrics import ConductorMetrics
-from pinfold.model import placement, states
+from pinfold.model import errors, placement, states
 from pinfold.model.work import Bell
 from pinfold.rpcapi import wire
 from pinfold.rpcapi.clients import ComputeClient
 from pinfold.rpcapi.context import Context, stand_in_logs, standing
-from pinfold.rpcapi.messages import Abort
+from pinfold.rpcapi.messages import Abort, Echo, Heartbeat
 
 LOG = log.getLogger(__name__)
 
@@ -70,6 +70,18 @@ class Runner:
                 LOG.warning("Operation %s was not delivered to %s: %s", work.operation, work.host, error)
         for operation in bell.run:
             self.run(operation)
+
+    def echo(self, beat: Heartbeat) -> bool:
+        """Send a worker its echo, the way that its work goes; False if that cannot be tried."""
+        assert beat.echo is not None
+        try:
+            self._compute.echo(beat.host, Echo(beat.incarnation, beat.echo))
+        except wire.NobodyListens as error:
+            LOG.warning("The worker of host %s cannot be reached: %s", beat.host, error)
+        except (wire.Undeliverable, errors.Conflict) as error:
+            LOG.debug("No echo for host %s: %s", beat.host, error)
+            return False
+        return True
 
     def run(self, operation_id: str) -> None:
         """Find a place for the operation and cast to its worker; safe to call at any time, by any number."""

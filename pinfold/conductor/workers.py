@@ -138,7 +138,8 @@ class Workers:
         session.execute(sa.update(Service).where(Service.id == service.id).values(last_seen_at=epoch()))
 
     def heartbeat(self, record: Heartbeat) -> Heard:
-        """Note that the worker lives, and renew the leases of the operations it names."""
+        """Note that the worker lives (or until when messages have reached it), and renew the leases of the
+        operations it names."""
         return self._book.write(lambda session: self._heartbeat(session, record))
 
     def _heartbeat(self, session: Session, record: Heartbeat) -> Heard:
@@ -149,7 +150,7 @@ class Workers:
                 Service.host == record.host,
                 Service.incarnation == record.incarnation,
             )
-            .values(last_seen_at=epoch(), ready=record.ready)
+            .values(last_seen_at=epoch() - record.unheard, ready=record.ready)
         )
         if known.rowcount == 0:  # type: ignore[attr-defined]
             return Heard(superseded=True)

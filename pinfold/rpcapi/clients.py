@@ -43,7 +43,7 @@ CONDUCTOR = History(
 
 COMPUTE = History(
     service="compute",
-    version="1.1",
+    version="1.2",
     methods={
         "create": "1.0",
         "unshelve": "1.0",
@@ -73,6 +73,7 @@ COMPUTE = History(
         "stop": "1.1",
         "suspend": "1.1",
         "unpause": "1.1",
+        "echo": "1.2",
     },
     fields={
         (messages.Work, "leg"): "1.1",
@@ -198,6 +199,7 @@ class ComputeClient:
            Work.same_node, Work.target, Work.aborted; start, stop, reboot, hard_reboot, pause, unpause, suspend,
            resume, power_sync, power_restore, create_image, rebuild, soft_delete, restore; Work.snapshot_owner,
            Work.snapshot_min_disk, Work.refit; ReportRequest.arguments.
+      1.2  echo.
     """
 
     def __init__(self, transport: wire.Transport, context: Context, *, pin: str | None = None) -> None:
@@ -224,6 +226,10 @@ class ComputeClient:
     def report(self, host: str, request: messages.ReportRequest) -> None:
         """Ask the worker of ``host`` for a report. Raises as ``perform``."""
         self._cast(host, "report", request)
+
+    def echo(self, host: str, echo: messages.Echo) -> None:
+        """Send the worker of ``host`` what it asked for with a heartbeat. Raises as ``perform``."""
+        self._cast(host, "echo", echo)
 
     def control(self, host: str, wish: messages.Control) -> None:
         """Tell the worker of ``host`` what is wished of an operation that it is doing. Raises as ``perform``."""

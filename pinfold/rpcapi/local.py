@@ -90,7 +90,7 @@ class Hub:
         with self.lock:
             topic = self._topics.get(target.topic)
             if topic is None or (target.server is not None and target.server not in topic.own):
-                raise wire.Undeliverable(f"nobody has ever listened at {_name(target)}")
+                raise wire.NobodyListens(f"nobody has ever listened at {_name(target)}")
             self._sent += 1
             message = _Message(self._sent, target, method, body, done)
             server = topic.next_server(target.server)

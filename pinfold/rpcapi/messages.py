@@ -85,6 +85,13 @@ class ConsoleAnswer(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+class Echo(msgspec.Struct, frozen=True):
+    """What a worker asked for with a heartbeat, sent the way that its work comes: it shows that work gets there."""
+
+    incarnation: str
+    number: int
+
+
 class Control(msgspec.Struct, frozen=True):
     """What is wished of an operation that the worker is doing: ``abort`` or ``force``."""
 
@@ -116,20 +123,30 @@ class Registered(msgspec.Struct, frozen=True):
 
 class Heartbeat(msgspec.Struct, frozen=True):
     """I live, and I am doing these ``operations`` (id, attempt): renew their leases. ``ready`` is False until
-    the worker takes work."""
+    the worker takes work.
+
+    ``echo`` is the number of an Echo that it asks for. ``unheard``: for so many seconds none has come of those that
+    were sent, so that it has been up until then only. ``deaf``: it ends for that reason, to be started anew. A
+    conductor that does not know these passes over them.
+    """
 
     host: str
     incarnation: str
     operations: tuple[tuple[str, int], ...] = ()
     ready: bool = True
+    echo: int | None = None
+    unheard: float = 0.0
+    deaf: bool = False
 
 
 class Heard(msgspec.Struct, frozen=True):
     """``superseded``: another incarnation of this host has registered, so this one must end.
-    ``refused``: operations that are no longer this worker's (start nothing more for them)."""
+    ``refused``: operations that are no longer this worker's (start nothing more for them).
+    ``echoed``: the echo that was asked for was sent, or nobody listens where it should go."""
 
     superseded: bool = False
     refused: tuple[str, ...] = ()
+    echoed: bool = False
 
 
 class Begin(msgspec.Struct, frozen=True):

@@ -48,6 +48,9 @@ _kombu: Any = kombu  # its typing is incomplete
 _RABBIT = "oslo_messaging_rabbit"
 #: A silent broker is given up after this many seconds (oslo.messaging's 60 is longer than a lease).
 _HEARTBEAT = 15
+#: Between tries to listen again after the broker was away (oslo.messaging's 30 is longer than a lease, in which a
+#: worker that hears nothing is taken for deaf).
+_LONGEST_PAUSE = 5
 #: Once to find a dead connection, once on a new one. Never more: a cast is only a bell.
 _RETRY = 1
 #: After a cast found the broker away, others do not try for so long, to keep callers quick.
@@ -72,6 +75,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(tracing.oslo_messaging_tracing, group="oslo_messaging_tracing")
     conf.set_default("control_exchange", permissions.EXCHANGE)
     conf.set_default("heartbeat_timeout_threshold", _HEARTBEAT, group=_RABBIT)
+    conf.set_default("rabbit_interval_max", _LONGEST_PAUSE, group=_RABBIT)
 
 
 def connect(conf: cfg.ConfigOpts, runtime: Runtime, *, host: str | None = None) -> RabbitTransport:
@@ -358,8 +362,8 @@ def _address(url: Any, host: Any) -> str:
     return f"amqp://{user}:{password}@{name}:{host.port or 5672}/{quote(url.virtual_host or '/', safe='')}"
 
 
-def _nobody(target: wire.Target) -> wire.Undeliverable:
-    return wire.Undeliverable(f"nobody has ever listened at {_name(target)}")
+def _nobody(target: wire.Target) -> wire.NobodyListens:
+    return wire.NobodyListens(f"nobody has ever listened at {_name(target)}")
 
 
 def _not_sent(target: wire.Target, method: str, error: Exception) -> wire.Undeliverable:

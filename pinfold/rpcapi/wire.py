@@ -23,6 +23,10 @@ class Undeliverable(errors.Unavailable):
     code = "undeliverable"
 
 
+class NobodyListens(Undeliverable):
+    """The message was refused because there is no queue for it: nobody has ever listened, or it was taken away."""
+
+
 class CallTimeout(errors.Unavailable):
     """No reply came in time; the method may or may not have run."""
 

@@ -250,6 +250,16 @@ def test_a_superseded_service_ends_with_an_error_and_is_not_replaced(toy: Toy) -
     assert toy.diary.count("made") == 1
 
 
+def test_a_service_that_another_process_would_do_better_is_replaced(toy: Toy) -> None:
+    toy.write(start="deaf")
+    command = toy.command()
+    until(lambda: toy.diary.count("started") == 2)
+    assert len(set(toy.authors)) == 2
+    command.terminate()
+    code, said = ends(command)
+    assert (code, said.count("This toy is deaf.")) == (0, 1)
+
+
 def test_a_start_waits_until_the_former_process_is_gone(toy: Toy) -> None:
     toy.start(stop="slowly")
     former = toy.number()

@@ -46,6 +46,9 @@ class Toy:
         self._runtime.spawn(self._watch, name="watch")
         if how == "superseded":
             self._on_end("Another toy is here.")
+        if how == "deaf" and not needed.exists():
+            needed.touch()
+            self._on_end("This toy is deaf.", replace=True)
 
     def stop(self) -> None:
         self._stopping.set()

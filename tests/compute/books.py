@@ -7,6 +7,7 @@ worker is asked with both.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -154,6 +155,8 @@ class FakeBook:
         self._unfinished: list[str] = []
         self.answers: list[messages.Answer] = []
         self.beats: list[messages.Heartbeat] = []
+        self.lease = 15.0
+        self.echo: Callable[[messages.Heartbeat], bool] = lambda record: False
 
     @property
     def conductor(self) -> Conductor:
@@ -172,7 +175,8 @@ class FakeBook:
             for report in record.nodes:
                 self._reports[report.name] = report
                 self._generations.setdefault(report.name, 0)
-            return messages.Registered(nodes=tuple(self._view(report.name) for report in record.nodes))
+            nodes = tuple(self._view(report.name) for report in record.nodes)
+            return messages.Registered(nodes=nodes, lease=self.lease)
 
     def heartbeat(self, record: messages.Heartbeat) -> messages.Heard:
         with self._lock:
@@ -180,7 +184,8 @@ class FakeBook:
                 return messages.Heard(superseded=True)
             self.beats.append(record)
             known = {key for key, attempt in record.operations if self._is_open(key, attempt)}
-            return messages.Heard(refused=tuple(key for key, _ in record.operations if key not in known))
+            refused = tuple(key for key, _ in record.operations if key not in known)
+            return messages.Heard(refused=refused, echoed=self.echo(record))
 
     def begin(self, record: messages.Begin) -> messages.Begun:
         with self._lock:

@@ -74,6 +74,8 @@ path = {tmp_path}/images
 """
     runtime = RealRuntime()
     transport = LocalTransport(Hub(runtime))
-    service = build(_conf(tmp_path, text), runtime, transport, lambda why: None, WorkerMetrics())
+    service = build(
+        _conf(tmp_path, text), runtime, transport, lambda why, replace=False: None, WorkerMetrics()
+    )
     service.stop()
     assert service.incarnation

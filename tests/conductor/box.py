@@ -21,6 +21,7 @@ from pinfold.db.operations import Requester
 from pinfold.db.session import Book
 from pinfold.image.files import FileStore
 from pinfold.image.store import Image
+from pinfold.metrics import ConductorMetrics
 from pinfold.model import host, states
 from pinfold.model.host import NodeReport
 from pinfold.model.numa import HostCell, HostTopology
@@ -38,12 +39,14 @@ NOBODY = Context("req-test")
 
 
 class RecordingCompute:
-    """Keeps what is cast to workers. ``deaf`` hosts have never been seen by the broker."""
+    """Keeps what is cast to workers. ``deaf`` hosts have never been seen by the broker; it may be ``away``."""
 
     def __init__(self) -> None:
         self.work: list[Work] = []
         self.reports: list[tuple[str, messages.ReportRequest]] = []
+        self.echoes: list[tuple[str, messages.Echo]] = []
         self.deaf: set[str] = set()
+        self.away = False
 
     def with_context(self, context: Context) -> RecordingCompute:
         return self
@@ -52,6 +55,13 @@ class RecordingCompute:
         if host in self.deaf:
             raise wire.Undeliverable(f"nobody listens at {host}")
         self.work.append(work)
+
+    def echo(self, host: str, echo: messages.Echo) -> None:
+        if self.away:
+            raise wire.Undeliverable("the broker is away")
+        if host in self.deaf:
+            raise wire.NobodyListens(f"nobody listens at {host}")
+        self.echoes.append((host, echo))
 
     def require(self, kind: str) -> None:
         """These workers do whatever there is."""
@@ -100,7 +110,8 @@ class Box:
         self.runner = runner
         workers = Workers(book, self.runtime, self.settings.times.lease)
         bell = self.runtime.event()
-        self.manager = Manager(book, runner, workers, self.settings, bell)
+        self.metrics = ConductorMetrics()
+        self.manager = Manager(book, runner, workers, self.settings, bell, self.metrics)
         self.sweeper = Sweeper(
             book,
             runner,

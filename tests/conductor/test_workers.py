@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
+import logging
 
+import msgspec
+import pytest
+
+from pinfold.db import hosts
 from pinfold.model.host import NodeReport
-from pinfold.rpcapi.messages import Heard, Heartbeat
+from pinfold.rpcapi.messages import Echo, Heard, Heartbeat
 from tests.conductor.box import Box, pinned, two_cells
 
 
@@ -66,3 +70,62 @@ def test_an_older_incarnation_is_told_to_end(box: Box) -> None:
     box.register("n1")
     assert box.call("heartbeat", Heartbeat("n1", old), Heard).superseded
     assert not box.beat("n1").superseded
+
+
+def is_up(box: Box, host: str) -> bool:
+    """Whether servers may be placed there."""
+    return box.book.read(lambda session: hosts.host_is_up(session, host, box.settings.times.service_down))
+
+
+def heard(box: Box, **said: object) -> Heard:
+    """A heartbeat of n1 that says this."""
+    record = msgspec.structs.replace(Heartbeat("n1", box.incarnations["n1"]), **said)
+    return box.call("heartbeat", record, Heard)
+
+
+def test_a_worker_gets_the_echo_that_it_asks_for_through_its_own_queue(box: Box) -> None:
+    assert heard(box, echo=7).echoed
+    assert box.compute.echoes == [("n1", Echo(box.incarnations["n1"], 7))]
+
+
+def test_a_worker_that_asks_for_no_echo_gets_none(box: Box) -> None:
+    assert not heard(box).echoed
+    assert box.compute.echoes == []
+
+
+def test_an_echo_that_the_broker_did_not_take_is_not_counted(box: Box) -> None:
+    box.compute.away = True
+    assert not heard(box, echo=7).echoed
+
+
+def test_an_echo_for_a_queue_that_is_gone_counts_as_one_that_does_not_come(box: Box) -> None:
+    box.compute.deaf.add("n1")
+    assert heard(box, echo=7).echoed
+
+
+def test_an_older_incarnation_gets_no_echo(box: Box) -> None:
+    old = box.incarnations["n1"]
+    box.register("n1")
+    assert box.call("heartbeat", Heartbeat("n1", old, echo=7), Heard) == Heard(superseded=True)
+    assert box.compute.echoes == []
+
+
+def test_a_worker_is_up_until_when_messages_have_reached_it(box: Box) -> None:
+    """F048: its heartbeats alone do not keep it up."""
+    down = box.settings.times.service_down
+    heard(box, unheard=down - 1)
+    assert is_up(box, "n1")
+    heard(box, unheard=down + 1)
+    assert not is_up(box, "n1")
+    heard(box)
+    assert is_up(box, "n1")
+
+
+def test_a_deaf_worker_is_an_error_in_the_log_and_a_number(
+    box: Box, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard(box, unheard=20.0, deaf=True, ready=False)
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert any("host n1 takes nothing from its queue" in error for error in errors)
+    assert not is_up(box, "n1")
+    assert box.metrics.deaf.labels("n1")._value.get() == 1

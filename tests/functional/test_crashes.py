@@ -7,10 +7,11 @@ import signal
 
 import pytest
 
-from devstack import processes
+from devstack import processes, rabbit
 from devstack.client import until
 from devstack.story import write_faults
 from tests.functional.harness import Cloud, check_books, only_all_in_one, only_multi
+from tests.servers import forget_consumers
 
 #: F022: within this time of the restart no task is left.
 SETTLED = 30.0
@@ -187,6 +188,19 @@ def test_a_server_on_a_dead_host_is_deleted_and_its_pins_stay_until_the_host_is_
     finally:
         cloud.resume()
     cloud.await_unused()
+    check_books(cloud)
+
+
+@only_multi
+def test_a_worker_that_hears_nothing_is_replaced_and_then_does_what_was_asked_of_it(cloud: Cloud) -> None:
+    """F048: its connection is well, and the broker has forgotten that it takes from its queue."""
+    server = cloud.boot("server", "p4")
+    old = cloud.pid("compute-host-1")
+    broker = cloud.state.servers[rabbit.NAME]
+    rabbit.control(cloud.layout, broker, *forget_consumers("compute.host-1"))
+    cloud.client.act(server, "shelve")
+    cloud.await_replaced("compute-host-1", old, 60)
+    assert cloud.client.settled(server, SETTLED)["status"] == "SHELVED_OFFLOADED"
     check_books(cloud)
 
 

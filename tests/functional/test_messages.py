@@ -52,9 +52,10 @@ class Tap:
                 pass
 
     def _take(self, message: amqp.Message) -> None:
-        unique = _inner(message).get("_unique_id", "")
-        if unique.startswith("again-"):
-            return
+        inner = _inner(message)
+        unique = inner.get("_unique_id", "")
+        if unique.startswith("again-") or inner.get("method") == "echo":
+            return  # an echo belongs to a heartbeat, not to a server
         self._seen[unique] = message
         if self._echo:
             self._publish(self._channel, message)

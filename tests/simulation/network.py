@@ -216,7 +216,7 @@ class SimTransport:
         if not self._broker.reachable(self._process):
             raise wire.Undeliverable(f"the broker did not take {message}")
         if not self._broker.declared(message.target):
-            raise wire.Undeliverable(f"nobody has ever listened for {message}")
+            raise wire.NobodyListens(f"nobody has ever listened for {message}")
 
     def call(
         self, context: Context, target: wire.Target, method: str, arguments: Mapping[str, Any], timeout: float

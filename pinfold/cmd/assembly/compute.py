@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from oslo_config import cfg
 from oslo_utils import netutils
 from prometheus_client import CollectorRegistry
@@ -86,6 +88,7 @@ def build(
         conductor=conductor(conf.rpc.response_timeout),
         heartbeats=conductor(min(conf.rpc.response_timeout, max(1.0, settings.heartbeat))),
         on_end=on_end,
+        on_deaf=partial(on_end, replace=True),
         metrics=metrics,
     )
 
