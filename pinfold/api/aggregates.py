@@ -14,6 +14,7 @@ from pinfold.db import aggregates as book_aggregates
 from pinfold.db import hosts
 from pinfold.db.aggregates import AggregateRow
 from pinfold.db.models import Aggregate
+from pinfold.db.session import may_be_done
 from pinfold.model import errors
 
 ZONE = "availability_zone"
@@ -143,6 +144,8 @@ def delete(call: Call, aggregate: str) -> None:
     number = _id(aggregate)
 
     def write(session: Any) -> None:
+        if may_be_done(session) and book_aggregates.locked(session, number) is None:
+            return
         _locked(session, number)
         if book_aggregates.hosts_of(session, number):
             raise errors.InvalidRequest(
@@ -175,6 +178,8 @@ def _add_host(session: Any, row: Aggregate, value: dict[str, Any]) -> None:
     if hosts.worker(session, host) is None:
         raise errors.NotFound(f"Compute host {host} could not be found.", code="unknown-host")
     if host in book_aggregates.hosts_of(session, row.id):
+        if may_be_done(session):
+            return
         raise errors.Conflict(f"Aggregate {row.id} already has host {host}.", code="host-exists")
     _check_move(session, row, host, "add", after=row.availability_zone)
     book_aggregates.add_host(session, row.id, host)
@@ -184,6 +189,8 @@ def _add_host(session: Any, row: Aggregate, value: dict[str, Any]) -> None:
 def _remove_host(session: Any, row: Aggregate, value: dict[str, Any]) -> None:
     host = value["host"]
     if host not in book_aggregates.hosts_of(session, row.id):
+        if may_be_done(session):
+            return
         raise errors.NotFound(f"Cannot remove host {host} in aggregate {row.id}", code="host-not-found")
     _check_move(session, row, host, "remove", after=None)
     book_aggregates.remove_host(session, row.id, host)

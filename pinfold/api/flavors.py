@@ -12,6 +12,7 @@ from pinfold.api.call import Call
 from pinfold.api.listing import STRICT_SINCE, allowed, limit_of, next_link, sort_of
 from pinfold.db import flavors as book_flavors
 from pinfold.db.flavors import SORTABLE, FlavorRow
+from pinfold.db.session import may_be_done
 from pinfold.model import errors
 from pinfold.model.request import validate_extra_specs
 
@@ -226,7 +227,7 @@ def add_specs(call: Call, flavor: str) -> dict[str, Any]:
     """Add or change extra specs."""
     call.authorize(call.project)
     added = _checked(call, call.body["extra_specs"])
-    _change(call, flavor, lambda known: known | added)
+    _change(call, flavor, lambda known, _session: known | added)
     return {"extra_specs": added}
 
 
@@ -236,7 +237,7 @@ def set_spec(call: Call, flavor: str, key: str) -> dict[str, Any]:
     if key not in call.body:
         raise errors.InvalidRequest("Request body and URI mismatch", code="invalid-field")
     added = _checked(call, call.body)
-    _change(call, flavor, lambda known: known | added)
+    _change(call, flavor, lambda known, _session: known | added)
     return added
 
 
@@ -244,8 +245,8 @@ def remove_spec(call: Call, flavor: str, key: str) -> None:
     """Remove one extra spec."""
     call.authorize(call.project)
 
-    def without(known: dict[str, str]) -> dict[str, str]:
-        if key not in known:
+    def without(known: dict[str, str], session: Any) -> dict[str, str]:
+        if key not in known and not may_be_done(session):
             raise _no_spec(flavor, key)
         return {name: value for name, value in known.items() if name != key}
 
@@ -259,7 +260,7 @@ def _change(call: Call, flavor: str, change: Any) -> None:
         known = book_flavors.locked_specs(session, row.flavorid)
         if known is None:
             raise not_found(flavor)
-        book_flavors.set_specs(session, row.flavorid, change(known))
+        book_flavors.set_specs(session, row.flavorid, change(known, session))
 
     call.deps.book.write(write)
 

@@ -19,6 +19,7 @@ from pinfold.api.server_views import micros
 from pinfold.db import keypairs as book_keypairs
 from pinfold.db import quotas as book_quotas
 from pinfold.db.keypairs import KeypairRow
+from pinfold.db.session import may_be_done
 from pinfold.model import errors, quotas
 
 _BITS = 2048
@@ -76,6 +77,10 @@ def create(call: Call) -> Reply:
 
 
 def _write(session: Any, call: Call, row: KeypairRow) -> None:
+    if may_be_done(session):
+        known = book_keypairs.get(session, row.user_id, row.name)
+        if known is not None and known.public_key == row.public_key:
+            return
     book_quotas.lock(session, "", row.user_id)
     may = book_quotas.limits(session, call.deps.settings.quotas, call.project, row.user_id)
     used = {"key_pairs": book_quotas.keypairs_of(session, row.user_id)}

@@ -10,6 +10,7 @@ from pinfold.api.call import Call
 from pinfold.db import instances as book_instances
 from pinfold.db import quotas as book_quotas
 from pinfold.db.instances import Owned
+from pinfold.db.session import may_be_done
 from pinfold.model import errors, quotas, states
 
 _CHANGEABLE = (states.ACTIVE, states.PAUSED, states.SUSPENDED, states.STOPPED)
@@ -91,7 +92,13 @@ def _change(call: Call, server: str, change: Change) -> Meta:
                 f"Cannot change the metadata of instance {row.id} while it is in vm_state {row.vm_state}.",
                 code="wrong-state",
             )
-        meta = change(book_instances.locked_meta(session, row.id))
+        known = book_instances.locked_meta(session, row.id)
+        try:
+            meta = change(known)
+        except errors.NotFound:
+            if not may_be_done(session):
+                raise
+            meta = known
         check_room(session, call, row, meta)
         book_instances.update(session, row.id, {"meta": meta})
         return meta

@@ -152,7 +152,7 @@ ACTIONS = {
         "os-evacuate", schemas_moves.EVACUATE, server_moves.evacuate, 200, False, server_moves.evacuated
     ),
     "forceDelete": Action("os-deferred-delete:force", schemas.ANYTHING, _force_delete),
-    "restore": Action("os-deferred-delete:restore", schemas.ANYTHING, in_place("restore")),
+    "restore": Action("os-deferred-delete:restore", schemas.ANYTHING, server_power.restore),
     "os-start": Action("servers:start", schemas.ANYTHING, in_place("start")),
     "os-stop": Action("servers:stop", schemas.ANYTHING, in_place("stop")),
     "reboot": Action("servers:reboot", schemas_actions.REBOOT, server_power.reboot),

@@ -10,6 +10,7 @@ from pinfold.api.listing import allowed, limit_of
 from pinfold.db import quotas as book_quotas
 from pinfold.db import server_groups as book_groups
 from pinfold.db.server_groups import GroupRow
+from pinfold.db.session import may_be_done
 from pinfold.model import errors, quotas
 from pinfold.model.groups import ANTI_AFFINITY
 
@@ -71,6 +72,8 @@ def create(call: Call) -> dict[str, Any]:
 
 
 def _write(session: Any, call: Call, row: GroupRow) -> None:
+    if may_be_done(session) and book_groups.get(session, row.id) is not None:
+        return
     project, user = row.project_id, row.user_id
     may = book_quotas.locked_limits(session, call.deps.settings.quotas, project, user)
     one = {"server_groups": 1}

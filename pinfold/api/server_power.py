@@ -6,6 +6,7 @@ from typing import Any
 
 from pinfold.api.call import Call
 from pinfold.api.starting import Start, Write
+from pinfold.db import quotas as book_quotas
 from pinfold.db import resets, starts
 from pinfold.db.instances import Owned
 from pinfold.model.work import Bell
@@ -23,6 +24,20 @@ def in_place(kind: str) -> Start:
 def reboot(call: Call, value: Any) -> Write:
     """Softly or hard."""
     return _open(call, "hard_reboot" if value["type"].upper() == "HARD" else "reboot")
+
+
+def restore(call: Call, value: Any) -> Write:
+    """Have a soft-deleted server again, which counts from now on as it did before."""
+    begin = _open(call, "restore")
+
+    def write(session: Any, server: Owned) -> Bell:
+        bell = begin(session, server)
+        if bell.work:
+            session.flush()
+            book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
+        return bell
+
+    return write
 
 
 def _open(call: Call, kind: str) -> Write:

@@ -12,6 +12,7 @@ from pinfold.db import hosts
 from pinfold.db import services as book_services
 from pinfold.db.models import Service
 from pinfold.db.services import ServiceRow
+from pinfold.db.session import may_be_done
 from pinfold.model import errors
 
 LIST_PARAMETERS = {"host": 1, "binary": 1}
@@ -168,6 +169,8 @@ def delete(call: Call, service: str) -> None:
 
     def write(session: Any) -> None:
         row = book_services.locked(session, id_) if id_ else None
+        if row is None and may_be_done(session):
+            return
         if row is None or row.binary not in _BINARIES:
             raise errors.NotFound(f"Service {service[:100]} not found.", code="service-not-found")
         book_services.delete(session, row)

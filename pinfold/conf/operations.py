@@ -15,7 +15,7 @@ RECLAIM_INSTANCE_INTERVAL = cfg.IntOpt(
     min=0,
     help="Seconds that a deleted server is only stopped and can be restored, until a conductor deletes it for good. "
     "0 deletes at once. Set it where people delete what they still need; the price is that a deleted server keeps "
-    "its CPUs, memory and quota meanwhile. Must be equal on all API and conductor services.",
+    "its CPUs and memory meanwhile, though not its quota. Must be equal on all API and conductor services.",
 )
 
 OPTIONS: list[cfg.Opt] = [

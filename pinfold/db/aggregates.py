@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.db.models import Aggregate, AggregateHost, Base, Claim, Node
+from pinfold.db.session import may_be_done
 from pinfold.db.types import epoch
 
 
@@ -64,6 +65,10 @@ def listed(session: Session, aggregate: int | None = None) -> list[AggregateRow]
 
 def add(session: Session, uuid: str, name: str, zone: str | None) -> AggregateRow:
     """A new aggregate. The database refuses a name that is taken (DBDuplicateEntry)."""
+    if may_be_done(session):
+        written = session.scalar(sa.select(Aggregate).where(Aggregate.uuid == uuid))
+        if written is not None:
+            return AggregateRow(written.id, uuid, name, zone, {}, written.created_at, None)
     now = session.scalar(sa.select(epoch())) or 0.0
     row = Aggregate(uuid=uuid, name=name, availability_zone=zone, meta={}, created_at=now)
     session.add(row)

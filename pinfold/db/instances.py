@@ -15,6 +15,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from pinfold.db import claims, hosts
 from pinfold.db.aggregates import zones
 from pinfold.db.models import Base
+from pinfold.db.session import may_be_done
 from pinfold.db.types import epoch
 from pinfold.model import states
 
@@ -130,9 +131,10 @@ _BRIEF = sa.select(_instances.c.id, _instances.c.name).select_from(_FROM)
 
 _ALIVE = _instances.c.deleted_at.is_(None)
 _SHOW = _SERVER.where(_instances.c.id == sa.bindparam("server"), _ALIVE)
-_OWNED = sa.select(*(_instances.c[name] for name in Owned.__struct_fields__)).where(
-    _instances.c.id == sa.bindparam("server"), _ALIVE
+_OWNED_EVER = sa.select(*(_instances.c[name] for name in Owned.__struct_fields__)).where(
+    _instances.c.id == sa.bindparam("server")
 )
+_OWNED = _OWNED_EVER.where(_ALIVE)
 _OWNER_EVER = sa.select(_instances.c.project_id).where(_instances.c.id == sa.bindparam("server"))
 
 
@@ -174,8 +176,12 @@ def show(session: Session, server: str) -> Server | None:
 
 
 def owned(session: Session, server: str) -> Owned | None:
-    """What must be known before an action; None for one that is deleted or never was."""
-    row = session.execute(_OWNED, {"server": server}).first()
+    """What must be known before an action; None for one that is deleted or never was.
+
+    One that is deleted is there for a transaction that may have deleted it.
+    """
+    query = _OWNED_EVER if may_be_done(session) else _OWNED
+    row = session.execute(query, {"server": server}).first()
     return None if row is None else Owned(*row)
 
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.db.models import Base
+from pinfold.db.session import may_be_done
 from pinfold.db.types import epoch
 
 
@@ -59,4 +60,4 @@ def add(session: Session, user: str, name: str, type_: str, public_key: str, fin
 def delete(session: Session, user: str, name: str) -> bool:
     """Remove it; whether it was there."""
     gone = session.execute(sa.delete(_keypairs).where(_keypairs.c.user_id == user, _keypairs.c.name == name))
-    return bool(gone.rowcount)  # type: ignore[attr-defined]
+    return bool(gone.rowcount) or may_be_done(session)  # type: ignore[attr-defined]

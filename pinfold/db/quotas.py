@@ -20,8 +20,9 @@ from pinfold.model.quotas import Amounts
 
 DEFAULT_CLASS = "default"
 _WHOLE_PROJECT = ""
-# Given back until they are restored, which counts again.
+# Given back until they are restored, which counts again from the request on.
 _NOT_COUNTED = ("soft-delete",)
+_COUNTED_AGAIN = "restore"
 
 _instances = Base.metadata.tables["instances"]
 _operations = Base.metadata.tables["operations"]
@@ -88,7 +89,8 @@ def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) 
 
         SELECT count(*), sum(greatest(flavor.vcpus, moved_from.flavor.vcpus, arguments.flavor.vcpus)), sum(...)
         [, sum(user_id = :user), ...] FROM instances LEFT JOIN operations ON open_key = instances.id
-        WHERE deleted_at IS NULL AND project_id = :project AND vm_state <> 'soft-delete'
+        WHERE deleted_at IS NULL AND project_id = :project
+        AND (vm_state <> 'soft-delete' OR operations.kind = 'restore')
     """
     cores, ram = _size("vcpus"), _size("memory_mb")
     sums: list[sa.ColumnElement[Any]] = [sa.func.count(), sa.func.sum(cores), sa.func.sum(ram)]
@@ -102,7 +104,7 @@ def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) 
         .where(
             _instances.c.deleted_at.is_(None),
             _instances.c.project_id == project,
-            _instances.c.vm_state.not_in(_NOT_COUNTED),
+            sa.or_(_instances.c.vm_state.not_in(_NOT_COUNTED), _operations.c.kind == _COUNTED_AGAIN),
         )
     ).one()
     numbers = [int(number or 0) for number in row]

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from pinfold.db import claims
 from pinfold.db.models import Base, Claim, GroupMember, Node, ServerGroup
+from pinfold.db.session import may_be_done
 from pinfold.db.types import epoch
 from pinfold.model.groups import GroupRule
 
@@ -81,7 +82,7 @@ def _with_members(session: Session, groups: sa.Select[tuple[str, ...]]) -> list[
 def delete(session: Session, group: str) -> bool:
     """Remove it, and that its members were in it; whether it was there."""
     gone = session.execute(sa.delete(ServerGroup).where(ServerGroup.id == group))
-    return bool(gone.rowcount)  # type: ignore[attr-defined]
+    return bool(gone.rowcount) or may_be_done(session)  # type: ignore[attr-defined]
 
 
 def locked(session: Session, group: str) -> ServerGroup | None:

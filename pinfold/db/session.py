@@ -32,6 +32,15 @@ _TRIES = 8
 
 #: In a session's info: this transaction has been run before, and may have committed although its answer was lost.
 AGAIN = "again"
+_CAME_TO_ITS_COMMIT = "came to its commit"
+
+
+def may_be_done(session: orm.Session) -> bool:
+    """Whether an earlier run of this transaction found nothing wrong, and its commit was not answered.
+
+    Then what it was to remove may be gone, and what it was to add may be there.
+    """
+    return bool(session.info.get(_CAME_TO_ITS_COMMIT))
 
 
 class DatabaseUnavailable(errors.Unavailable):
@@ -136,14 +145,17 @@ class Book:
         self._turn: AbstractContextManager[Any] = runtime.lock() if sqlite else nullcontext()
 
     def write(self, work: Callable[[orm.Session], T]) -> T:
-        """Run ``work`` and commit. Run again, its session's info has AGAIN."""
-        runs = 0
+        """Run ``work`` and commit. Run again, its session's info has AGAIN, and ``may_be_done`` answers."""
+        runs, came = 0, False
 
         def once() -> T:
-            nonlocal runs
+            nonlocal runs, came
             runs += 1
-            with self._turn, self._sessions(info={AGAIN: runs > 1}) as session, session.begin():
-                return work(session)
+            info = {AGAIN: runs > 1, _CAME_TO_ITS_COMMIT: came}
+            with self._turn, self._sessions(info=info) as session, session.begin():
+                done = work(session)
+                came = True
+                return done
 
         return self._again(once)
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from pinfold.db.models import Instance
 from pinfold.model.quotas import DEFAULTS
+from pinfold.model.work import Times
 from tests.http.cloud import ADMIN, Cloud
 from tests.http.conftest import MakeCloud
 
@@ -160,6 +161,65 @@ def test_offloaded_servers_count_and_come_back_only_within_the_limits(any_cloud:
     assert cloud.everything() == before
     limit(cloud, instances=2)
     assert cloud.act(servers[0], "unshelve").status_code == 202
+
+
+def kept(cloud: Cloud) -> str:
+    """A server that is soft-deleted."""
+    server = cloud.boot()
+    assert cloud.demo.delete(f"/v2.1/servers/{server}").status_code == 204
+    cloud.carry(server)
+    return server
+
+
+@pytest.mark.parametrize("limits", [{"instances": 1}, {"cores": 3}, {"ram": 600}])
+def test_a_soft_deleted_server_is_restored_only_within_the_limits(
+    make_cloud: MakeCloud, limits: dict[str, Any]
+) -> None:
+    """F096: it gives back what it used once, and takes it again from the request on."""
+    cloud = make_cloud(times=Times(keep_deleted=1000.0))
+    server = kept(cloud)
+    assert used(cloud) == {"instances": 0, "cores": 0, "ram": 0}
+    limit(cloud, **limits)
+    other = cloud.boot()
+    before = cloud.everything()
+    answer = cloud.act(server, "restore")
+    assert (answer.status_code, answer.headers["X-Pinfold-Error"]) == (403, "quota")
+    assert cloud.everything() == before
+    assert cloud.act(other, "forceDelete").status_code == 202
+    cloud.carry(other)
+    assert cloud.act(server, "restore").status_code == 202
+    assert used(cloud) == {"instances": 1, "cores": 2, "ram": 512}
+    assert post(cloud) == 403
+    cloud.carry(server)
+    assert used(cloud) == {"instances": 1, "cores": 2, "ram": 512}
+
+
+def test_of_restores_at_once_as_many_are_accepted_as_there_is_room_for(make_cloud: MakeCloud) -> None:
+    """F097."""
+    cloud = make_cloud(times=Times(keep_deleted=1000.0))
+    servers = [kept(cloud) for _ in range(5)]
+    limit(cloud, instances=2)
+    codes: list[int] = []
+    tasks = [
+        cloud.runtime.spawn(
+            lambda server=server: codes.append(cloud.act(server, "restore").status_code), name=server
+        )
+        for server in servers
+    ]
+    assert all(task.join(120) for task in tasks)
+    assert sorted(codes) == [202] * 2 + [403] * 3
+    assert used(cloud)["instances"] == 2
+
+
+def test_f096_a_server_that_is_reclaimed_gives_nothing_back_twice(make_cloud: MakeCloud) -> None:
+    cloud = make_cloud(times=Times(keep_deleted=1000.0))
+    server = kept(cloud)
+    assert used(cloud)["cores"] == 0
+    cloud.act(server, "forceDelete")
+    cloud.carry(server)
+    assert used(cloud) == {"instances": 0, "cores": 0, "ram": 0}
+    assert cloud.show(cloud.boot())["status"] == "ACTIVE"
+    assert used(cloud)["cores"] == 2
 
 
 def test_limits_of_the_options_count_where_there_are_no_others(make_cloud: MakeCloud) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pathlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -12,14 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from pinfold.db.models import Instance, Operation, Report
-from pinfold.db.session import Book
 from pinfold.model import states
 from pinfold.model.work import Times
 from pinfold.rpcapi import clients
 from pinfold.rpcapi.context import Context
 from pinfold.rpcapi.wire import exported
-from pinfold.runtime import RealRuntime
-from tests.books import new_book, sqlite_url
 from tests.http.cloud import DEMO, MISSING, Cloud
 from tests.http.conftest import MakeCloud
 
@@ -671,48 +666,6 @@ def test_what_a_pinned_worker_cannot_do_is_409_at_once(cloud: Cloud, action: str
     value = value_of(cloud, action)
     assert cloud.act(server, action, value).status_code == 409
     assert cloud.everything() == before
-
-
-class Forgetful(Book):
-    """A book whose commits succeed and are not answered, once ``forgets`` is set: each write is run twice."""
-
-    forgets = False
-
-    def _again(self, once: Callable[[], Any]) -> Any:
-        if self.forgets:
-            once()
-        return once()
-
-
-@pytest.mark.parametrize(
-    ("action", "value", "before"),
-    [
-        *((key_of(action), ACTIONS[action][0], ACTIONS[action][1][0]) for action in ACTIONS),
-        ("lock", None, "active"),
-        ("os-resetState", {"state": "error"}, "active"),
-        ("shelve", None, "active"),
-    ],
-)
-def test_a_commit_that_was_not_answered_is_found_and_not_made_again(
-    action: str, value: Any, before: str, tmp_path: pathlib.Path
-) -> None:
-    book = Forgetful(new_book(sqlite_url(tmp_path)).engine, RealRuntime())
-    cloud = Cloud(sqlite_url(tmp_path), book, tmp_path).stock()
-    server = cloud.boot()
-    put(cloud, server, before)
-    operations = _count(cloud)
-    book.forgets = True
-    body = {"imageRef": cloud.tiny} if action == "rebuild" else value
-    assert cloud.act(server, action, body, client=cloud.admin).status_code == 202
-    assert _count(cloud) == operations + 1
-    book.engine.dispose()
-
-
-def _count(cloud: Cloud) -> int:
-    counted = cloud.book.read(
-        lambda session: session.scalar(sa.select(sa.func.count()).select_from(Operation))
-    )
-    return counted or 0
 
 
 def test_every_state_has_a_test_here() -> None:
