@@ -6,17 +6,19 @@ ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 
 usage() {
   cat <<'EOF'
-Usage: ./run_tests.sh [--lint | --unit | --functional]... [--] [PYTEST ARGUMENT]...
-Without arguments: everything. --lint: ruff, mypy, import-linter, shellcheck. --unit: all tests but
-tests/functional, on all cores. --functional: real processes, one test at a time. Arguments for pytest in
-place of these run only what they name.
+Usage: ./run_tests.sh [--lint | --unit | --functional | --variants]... [--] [PYTEST ARGUMENT]...
+Without arguments: lint, unit and functional. --lint: ruff, mypy, import-linter, shellcheck. --unit: all tests but
+tests/functional, on all cores. --functional: real processes, one test at a time, and a part of it on eventlet,
+MariaDB and a cluster of brokers.
+--variants: all of it on each of these, and on SQLite shared by processes, and the conductor's
+tests on MariaDB; an hour. Arguments for pytest in place of these run only what they name.
 EOF
 }
 
 parts=()
 while (($#)); do
   case $1 in
-    --lint | --unit | --functional) parts+=("${1#--}") ;;
+    --lint | --unit | --functional | --variants) parts+=("${1#--}") ;;
     --help | -h)
       usage
       exit 0
@@ -34,7 +36,7 @@ if ((${#parts[@]} == 0 && $# == 0)); then parts=(lint unit functional); fi
 SETUP_LOG=$(mktemp -t pinfold-setup.XXXXXX)
 # shellcheck source=devstack/setup.sh
 . "$ROOT/devstack/setup.sh"
-install_packages broker database test
+install_packages broker database mariadb test
 make_environment client,test
 rm -f -- "$SETUP_LOG"
 cd "$ROOT"
@@ -60,7 +62,16 @@ for part in "${parts[@]}"; do
       run shellcheck shellcheck -x "${scripts[@]}"
       ;;
     unit) run unit pytest -n "$(nproc)" --dist worksteal --ignore=tests/functional "$@" tests ;;
-    functional) run functional pytest "$@" tests/functional ;;
+    functional)
+      run functional pytest "$@" tests/functional
+      run variant pytest --variant other "$@" tests/functional/test_founding_report.py
+      ;;
+    variants)
+      run conductor-mariadb pytest -n "$(nproc)" --databases mariadb "$@" tests/conductor
+      for variant in eventlet mariadb sqlite cluster; do
+        run "$variant" pytest --variant "$variant" "$@" tests/functional
+      done
+      ;;
   esac
 done
 if ((${#parts[@]} == 0)); then run pytest pytest "$@"; fi

@@ -13,6 +13,8 @@ Sets up everything that is missing (Debian 12, root or sudo), starts a cloud, an
   --hosts N           number of compute hosts (3)
   --multi             one process per service, over RabbitMQ and PostgreSQL
   --conductors N      how many conductors with --multi (2)
+  --brokers N         with --multi: a cluster of N private brokers, 1, 3 or 5 (1)
+  --database D        with --multi: the private database, postgresql or mariadb (postgresql)
   --transport-url U   with --multi: an existing broker, in place of a private one
   --database-url U    an existing database (postgresql://, mysql:// or sqlite:///)
   --driver D          fake or libvirt (fake)
@@ -48,7 +50,8 @@ parse() {
         ;;
     esac
     case $option in
-      --hosts | --conductors | --transport-url | --database-url | --driver | --topology | --dir | --port | --set)
+      --hosts | --conductors | --brokers | --database | --transport-url | --database-url | --driver | --topology | \
+        --dir | --port | --set)
         (($# >= 2)) || bad "$option needs a value"
         value=$2
         shift 2
@@ -65,6 +68,8 @@ take() { # take OPTION VALUE
   case $1 in
     --hosts) number "$1" "$2" 1 200 ;;
     --conductors) number "$1" "$2" 1 50 ;;
+    --brokers) [[ $2 =~ ^[135]$ ]] || bad "--brokers: 1, 3 or 5, not '$2'" ;;
+    --database) [[ $2 == postgresql || $2 == mariadb ]] || bad "--database: postgresql or mariadb, not '$2'" ;;
     --port) number "$1" "$2" 1 65535 ;;
     --driver) [[ $2 == fake || $2 == libvirt ]] || bad "--driver: fake or libvirt, not '$2'" ;;
     --dir) [[ $2 ]] || bad '--dir needs a folder' ;;
@@ -100,10 +105,12 @@ check_together() {
     done
   fi
   if ! has --multi; then
-    for option in --conductors --transport-url; do
+    for option in --conductors --transport-url --brokers --database; do
       has "$option" && bad "$option goes with --multi only"
     done
   fi
+  if has --brokers && has --transport-url; then bad '--brokers are private ones: they do not go with --transport-url'; fi
+  if has --database && has --database-url; then bad '--database is a private one: it does not go with --database-url'; fi
   if has --topology && [[ " ${pass[*]} " == *' --driver libvirt '* ]]; then
     bad '--topology is the shape of fake hosts: it does not go with --driver libvirt'
   fi
@@ -137,7 +144,11 @@ mkdir -p -- "$DIR/log" || die "--dir: $DIR cannot be made"
 profiles=()
 if has --multi; then
   has --transport-url || profiles+=(broker)
-  has --database-url || profiles+=(database)
+  if [[ " ${pass[*]} " == *' --database mariadb '* ]]; then
+    profiles+=(mariadb)
+  else
+    has --database-url || profiles+=(database)
+  fi
 fi
 install_packages "${profiles[@]}"
 make_environment client

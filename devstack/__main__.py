@@ -41,6 +41,8 @@ def _shape(command: argparse.ArgumentParser) -> None:
     command.add_argument("--multi", action="store_true")
     command.add_argument("--hosts", type=int, default=3)
     command.add_argument("--conductors", type=int, default=2)
+    command.add_argument("--brokers", type=int, default=1)
+    command.add_argument("--database", default="postgresql")
     command.add_argument("--driver", default="fake")
     command.add_argument("--topology")
     command.add_argument("--transport-url")
@@ -56,6 +58,8 @@ def up(arguments: argparse.Namespace, progress: Progress) -> None:
         multi=arguments.multi,
         hosts=arguments.hosts,
         conductors=arguments.conductors,
+        brokers=arguments.brokers,
+        database=arguments.database,
         driver=arguments.driver,
         topology=_topology(arguments.topology),
         transport_url=arguments.transport_url,

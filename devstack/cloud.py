@@ -16,8 +16,9 @@ from pathlib import Path
 
 import httpx
 
-from devstack import config, postgres, processes, rabbit, seed
+from devstack import config, processes, rabbit, seed
 from devstack.client import Client
+from devstack.databases import KINDS, Database
 from devstack.layout import Layout, Options, Process, StackError, State
 from devstack.progress import Progress
 
@@ -80,39 +81,62 @@ class Cloud:
         if not options.multi:
             return
         if options.transport_url is None and rabbit.NAME not in self.state.servers:
-            broker = rabbit.record(free_ports(3))
-            rabbit.create(self.layout, broker)
-            self.state.servers[rabbit.NAME] = broker
-        if options.database_url is None and postgres.NAME not in self.state.servers:
-            with self.progress.step("creating a private PostgreSQL"):
-                made = postgres.create(self.layout, free_ports(1)[0], secrets.token_hex(16))
-            self.state.servers[postgres.NAME] = made
+            self._create_brokers(options.brokers)
+        if options.database_url is None and options.database not in self.state.servers:
+            kind = KINDS[options.database]
+            with self.progress.step(f"creating a private {kind.title}"):
+                made = kind.create(self.layout, free_ports(1)[0], secrets.token_hex(16))
+            self.state.servers[kind.name] = made
         for name in {config.account(name) for name in options.services}:
             self.state.accounts.setdefault(name, secrets.token_hex(16))
         if rabbit.NAME in self.state.servers:
             rabbit.write_accounts(self.layout, self.state.accounts)
         self.layout.save(self.state)
 
+    def _create_brokers(self, count: int) -> None:
+        """One broker, or a cluster of them with one port mapper."""
+        ports, mapper = free_ports(2 * count + 1), None
+        for number in range(1, count + 1):
+            broker = rabbit.record([ports[2 * number - 2], ports[2 * number - 1], ports[-1]], number, mapper)
+            mapper = broker["mapper"]
+            rabbit.create(self.layout, broker, count)
+            self.state.servers[rabbit.name(number)] = broker
+
     def _servers(self) -> None:
-        """Start both private servers at once, then wait for each."""
-        servers, begun = self.state.servers, self.running()
-        broker, database = servers.get(rabbit.NAME), servers.get(postgres.NAME)
-        if broker and rabbit.NAME not in begun:
-            if rabbit.MAPPER not in begun:
-                self._record(rabbit.MAPPER, rabbit.start_mapper(self.layout, broker))
-            self._record(rabbit.NAME, rabbit.start(self.layout, broker))
-        if database and postgres.NAME not in begun:
-            with self.progress.step("starting the private PostgreSQL"):
-                self._begun.append(postgres.NAME)
-                self.state.processes[postgres.NAME] = postgres.start(self.layout, database)
+        """Start the private servers, the slowest first, then wait for each."""
+        begun = self.running()
+        brokers = {name: one for name, one in self.state.servers.items() if name.startswith(rabbit.NAME)}
+        dead = [name for name in brokers if name not in begun]
+        if dead and rabbit.MAPPER not in begun:
+            self._record(rabbit.MAPPER, rabbit.start_mapper(self.layout, brokers[dead[0]]))
+        # the others of a new cluster join the first
+        first, *others = dead or [""]
+        new = bool(first) and rabbit.is_new(self.layout, brokers[first])
+        if first:
+            self._record(first, rabbit.start(self.layout, brokers[first]))
+        for kind in KINDS.values():
+            if kind.name in self.state.servers and kind.name not in begun:
+                self._database(kind)
+        if first:
+            title = "the private RabbitMQ" if len(brokers) == 1 else f"{len(dead)} private RabbitMQ"
+            with self.progress.step(f"starting {title}"):
+                if new:
+                    rabbit.await_ready(self.layout, brokers[first], self.state.processes[first])
+                for name in others:
+                    self._record(name, rabbit.start(self.layout, brokers[name]))
+                for name in dead:
+                    rabbit.await_ready(self.layout, brokers[name], self.state.processes[name])
+
+    def _database(self, kind: Database) -> None:
+        record = self.state.servers[kind.name]
+        with self.progress.step(f"starting the private {kind.title}"):
+            self._begun.append(kind.name)
+            self.state.processes[kind.name] = kind.start(self.layout, record)
+            self.layout.save(self.state)
+            if not record.get("made"):
+                kind.make_database(record)
+                record["made"] = True
                 self.layout.save(self.state)
-                if not database.get("made"):
-                    postgres.make_database(database)
-                    database["made"] = True
-                    self.layout.save(self.state)
-        if broker and rabbit.NAME in self._begun:
-            with self.progress.step("starting the private RabbitMQ"):
-                rabbit.await_ready(self.layout, broker, self.state.processes[rabbit.NAME])
 
     # Services
 
@@ -209,18 +233,26 @@ class Cloud:
 
     def stop(self, names: Iterable[str]) -> None:
         names = [name for name in names if name in self.state.processes]
-        behind = (rabbit.NAME, rabbit.MAPPER, postgres.NAME)
-        services = [name for name in names if name not in behind]
+        servers = self._how_to_stop()
+        services = [name for name in names if name not in servers]
         _all_at_once(lambda name: self._stop_one(name, processes.stop), services)
-        servers: list[tuple[str, Callable[[Process], None]]] = [
-            (rabbit.NAME, rabbit.stop), (rabbit.MAPPER, processes.stop), (postgres.NAME, postgres.stop)
-        ]  # fmt: skip
-        for name, how in servers:
-            if name in names:
+        # brokers of a cluster must go together: one that is left behind waits for the others
+        brokers = [name for name in names if name.startswith(rabbit.NAME)]
+        _all_at_once(lambda name: self._stop_one(name, rabbit.stop), brokers)
+        for name, how in servers.items():
+            if name in names and name not in brokers:
                 self._stop_one(name, how)
         for name in names:
             self.state.processes.pop(name, None)
         self.layout.save(self.state)
+
+    def _how_to_stop(self) -> dict[str, Callable[[Process], None]]:
+        """What is behind the services, in the order in which it goes."""
+        return {
+            **{name: rabbit.stop for name in self.state.servers if name.startswith(rabbit.NAME)},
+            rabbit.MAPPER: processes.stop,
+            **{kind.name: kind.stop for kind in KINDS.values()},
+        }
 
     def _stop_one(self, name: str, how: Callable[[Process], None]) -> None:
         how(self.state.processes[name])
@@ -283,8 +315,9 @@ def wipe(layout: Layout) -> None:
     """Remove everything that this cloud and those set aside wrote."""
     for file in [layout.state_file, *layout.root.glob("set-aside/*/stack.json")]:
         state = Layout(file.parent).load()
-        if state is not None and postgres.NAME in state.servers:
-            postgres.wipe(state.servers[postgres.NAME])
+        for kind in KINDS.values():
+            if state is not None and kind.name in state.servers:
+                kind.wipe(state.servers[kind.name])
     shutil.rmtree(layout.root)
 
 

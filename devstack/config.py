@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from devstack import postgres, rabbit, topology
+from devstack import rabbit, topology
+from devstack.databases import KINDS
 from devstack.layout import Layout, Options, StackError, State
 
 Sections = dict[str, dict[str, str]]
@@ -29,17 +30,19 @@ def account(name: str) -> str:
 def _transport(state: State, name: str) -> dict[str, str]:
     if state.options.transport_url:
         return {"transport_url": state.options.transport_url}
-    if rabbit.NAME in state.servers:
+    brokers = [record for server, record in state.servers.items() if server.startswith(rabbit.NAME)]
+    if brokers:
         user = account(name)
-        return {"transport_url": rabbit.url(state.servers[rabbit.NAME], user, state.accounts[user])}
+        return {"transport_url": rabbit.url(brokers, user, state.accounts[user])}
     return {}
 
 
 def _database(layout: Layout, state: State) -> dict[str, str]:
     if state.options.database_url:
         return {"connection": database_url(state.options.database_url)}
-    if postgres.NAME in state.servers:
-        return {"connection": postgres.url(state.servers[postgres.NAME])}
+    for name, kind in KINDS.items():
+        if name in state.servers:
+            return {"connection": kind.url(state.servers[name])}
     return {"connection": f"sqlite:///{layout.root / 'pinfold.db'}"}
 
 

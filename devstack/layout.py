@@ -20,6 +20,8 @@ class Options(msgspec.Struct, frozen=True):
     multi: bool = False
     hosts: int = 3
     conductors: int = 2
+    brokers: int = 1
+    database: str = "postgresql"
     driver: str = "fake"
     topology: str | None = None
     transport_url: str | None = None
@@ -43,7 +45,15 @@ class Options(msgspec.Struct, frozen=True):
         """Whether the data of a stopped cloud ``old`` fits this one."""
         return self.hosts >= old.hosts and all(
             getattr(self, name) == getattr(old, name)
-            for name in ("multi", "driver", "topology", "transport_url", "database_url")
+            for name in (
+                "multi",
+                "brokers",
+                "database",
+                "driver",
+                "topology",
+                "transport_url",
+                "database_url",
+            )
         )
 
 
@@ -67,10 +77,10 @@ class State(msgspec.Struct):
 
 
 class Layout:
-    """The paths of one cloud."""
+    """The paths of one cloud; ``shelf`` is for data that root may not own."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, shelf: Path = Path("/var/lib/pinfold-stack")) -> None:
+        self.root, self.shelf = root, shelf
         self.etc, self.run, self.log = root / "etc", root / "run", root / "log"
         self.hypervisor = root / "hypervisor"
         self.images = root / "images"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import pwd
-import secrets
 import shutil
 import signal
 import subprocess
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from devstack import processes
+from devstack import processes, unprivileged
 from devstack.layout import Layout, Process, StackError
 from devstack.progress import wait_for
 
@@ -45,44 +42,20 @@ def binaries() -> Path:
     return found[0].parent
 
 
-def owner() -> pwd.struct_passwd | None:
-    """Whom the server runs as; None for the user who calls. It refuses to run as root."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        with suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise StackError("PostgreSQL does not run as root, and neither user postgres nor nobody exists")
-
-
-def _as_owner(command: list[str]) -> list[str]:
-    who = owner()
-    if who is None:
-        return command
-    ids = ["--reuid", str(who.pw_uid), "--regid", str(who.pw_gid), "--clear-groups"]
-    return ["setpriv", *ids, "--inh-caps=-all", *command]
-
-
-def place(layout: Layout) -> Path:
-    """Root may not own the data, and another user may not enter every DIR: then it stands elsewhere."""
-    if owner() is None:
-        return layout.root / "database"
-    return Path("/var/lib/pinfold-stack") / f"{layout.key}-{secrets.token_hex(3)}"
+def _account() -> unprivileged.Account:
+    return unprivileged.account("PostgreSQL", "postgres")
 
 
 def create(layout: Layout, port: int, password: str) -> dict[str, Any]:
     """Make the data folder and say what to record."""
-    home = place(layout)
-    home.mkdir(parents=True)
+    who = _account()
+    home = unprivileged.make_home(who, layout)
     secret = home / "password"
     secret.write_text(password + "\n")
-    if who := owner():
-        for path in (home, secret):
-            os.chown(path, who.pw_uid, who.pw_gid)
-    home.chmod(0o700)
+    unprivileged.give(who, secret)
     command = [str(binaries() / "initdb"), "-D", str(home / "data"), "-U", USER, f"--pwfile={secret}"]
     command += ["--auth=scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
-    done = subprocess.run(_as_owner(command), cwd="/", capture_output=True, text=True)
+    done = subprocess.run(unprivileged.command(who, command), cwd="/", capture_output=True, text=True)
     secret.unlink()
     if done.returncode:
         raise StackError(f"initdb failed:\n{done.stdout}{done.stderr}")
@@ -121,11 +94,13 @@ def _ended(process: Process) -> bool:
 
 def _launch(layout: Layout, record: dict[str, Any]) -> Process:
     home, port = Path(record["home"]), record["port"]
-    settings = SETTINGS | {"port": str(port), "unix_socket_directories": str(home)}
+    settings = (
+        SETTINGS | record.get("settings", {}) | {"port": str(port), "unix_socket_directories": str(home)}
+    )
     command = [str(binaries() / "postgres"), "-D", str(home / "data")]
     for key, value in settings.items():
         command += ["-c", f"{key}={value}"]
-    return processes.start(_as_owner(command), layout.log_file(NAME))
+    return processes.start(unprivileged.command(_account(), command), layout.log_file(NAME))
 
 
 def _answers(record: dict[str, Any]) -> bool:

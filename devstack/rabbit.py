@@ -27,37 +27,62 @@ log.file.level = warning
 # Development machines are small: do not stop taking messages because the disk is rather full.
 disk_free_limit.absolute = 50MB
 """
+#: For one of several: who is cut off from the others stops.
+_CLUSTER = """\
+cluster_formation.peer_discovery_backend = classic_config
+cluster_partition_handling = pause_minority
+"""
 
 
-def record(ports: list[int]) -> dict[str, Any]:
-    """What to keep about a new broker."""
-    port, distribution, mapper = ports
-    return {"port": port, "distribution": distribution, "mapper": mapper}
+def name(number: int) -> str:
+    """How the so-manieth broker of a cloud is called."""
+    return NAME if number == 1 else f"{NAME}-{number}"
 
 
-def create(layout: Layout, broker: dict[str, Any]) -> None:
-    home = _home(layout)
+def record(ports: list[int], number: int = 1, mapper: int | None = None) -> dict[str, Any]:
+    """What to keep about a new broker: its port, that of its cluster, and that of the port mapper they share."""
+    port, distribution, own_mapper = ports
+    return {"port": port, "distribution": distribution, "mapper": mapper or own_mapper, "number": number}
+
+
+def create(layout: Layout, broker: dict[str, Any], members: int = 1) -> None:
+    """Write its configuration, as the only one or as one of so many ``members`` of a cluster."""
+    home = _home(layout, broker)
     home.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
-    cookie = home / ".erlang.cookie"
+    cookie, first = home / ".erlang.cookie", _first(layout) / ".erlang.cookie"
     if not cookie.exists():
-        cookie.write_text(secrets.token_hex(20))
+        cookie.write_text(first.read_text() if first.exists() else secrets.token_hex(20))
         cookie.chmod(0o400)
     (home / "plugins").write_text("[].\n")
     config = home / "rabbitmq.conf"
     config.touch(mode=0o600)
-    config.write_text(_CONFIG.format(port=broker["port"], accounts=home / "accounts.json"))
+    text = _CONFIG.format(port=broker["port"], accounts=_first(layout) / "accounts.json")
+    if members > 1:
+        text += _CLUSTER
+        for number in range(1, members + 1):
+            text += f"cluster_formation.classic_config.nodes.{number} = {_node(layout, number)}\n"
+    config.write_text(text)
 
 
-def _home(layout: Layout) -> Path:
+def _node(layout: Layout, number: int) -> str:
+    return f"pinfold-{layout.key}{'' if number == 1 else f'-{number}'}@localhost"
+
+
+def _first(layout: Layout) -> Path:
     return layout.root / "broker"
 
 
+def _home(layout: Layout, broker: dict[str, Any]) -> Path:
+    number = broker.get("number", 1)
+    return _first(layout) if number == 1 else layout.root / f"broker-{number}"
+
+
 def _environment(layout: Layout, broker: dict[str, Any]) -> dict[str, str]:
-    home = _home(layout)
+    home = _home(layout, broker)
     return {
         "HOME": str(home),
-        "RABBITMQ_NODENAME": f"pinfold-{layout.key}@localhost",
+        "RABBITMQ_NODENAME": _node(layout, broker.get("number", 1)),
         "RABBITMQ_CONF_ENV_FILE": "/dev/null",
         "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
@@ -71,6 +96,11 @@ def _environment(layout: Layout, broker: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def is_new(layout: Layout, broker: dict[str, Any]) -> bool:
+    """Whether it was never started."""
+    return not (_home(layout, broker) / "data").exists()
+
+
 def start_mapper(layout: Layout, broker: dict[str, Any]) -> Process:
     """Erlang's port mapper, ours alone: the node would else start one that outlives it."""
     environment = _environment(layout, broker)
@@ -81,24 +111,28 @@ def start_mapper(layout: Layout, broker: dict[str, Any]) -> Process:
 
 def start(layout: Layout, broker: dict[str, Any]) -> Process:
     command = [str(BINARIES / "rabbitmq-server")]
-    return processes.start(command, layout.log_file(NAME), _environment(layout, broker))
+    return processes.start(command, layout.log_file(_name(broker)), _environment(layout, broker))
+
+
+def _name(broker: dict[str, Any]) -> str:
+    return name(broker.get("number", 1))
 
 
 def await_ready(layout: Layout, broker: dict[str, Any], process: Process) -> None:
-    _await_port(layout, NAME, process, broker["port"], _speaks_amqp)
+    _await_port(layout, _name(broker), process, broker["port"], _speaks_amqp)
 
 
-def _await_port(layout: Layout, name: str, process: Process, port: int, probe: Any) -> None:
+def _await_port(layout: Layout, what: str, process: Process, port: int, probe: Any) -> None:
     def ready() -> bool:
         processes.reap()
         if not processes.alive(process):
-            raise StackError(f"{name} ended:\n{processes.tail(layout.log_file(name))}")
+            raise StackError(f"{what} ended:\n{processes.tail(layout.log_file(what))}")
         return bool(probe(port))
 
     try:
-        wait_for(f"{name} answers", ready, 90)
+        wait_for(f"{what} answers", ready, 90)
     except TimeoutError as error:
-        raise StackError(f"{error}:\n{processes.tail(layout.log_file(name))}") from error
+        raise StackError(f"{error}:\n{processes.tail(layout.log_file(what))}") from error
 
 
 def _listens(port: int) -> bool:
@@ -132,7 +166,7 @@ def control(layout: Layout, broker: dict[str, Any], *arguments: str) -> str:
 def write_accounts(layout: Layout, accounts: dict[str, str]) -> None:
     """The accounts, each with only the rights it needs; the broker reads them whenever it starts."""
     made = permissions.definitions({name: (secret, rights(name)) for name, secret in accounts.items()})
-    file = _home(layout) / "accounts.json"
+    file = _first(layout) / "accounts.json"
     file.touch(mode=0o600)
     file.write_text(json.dumps(made, indent=1) + "\n")
 
@@ -144,8 +178,10 @@ def rights(account: str) -> permissions.Permissions:
     return permissions.for_api() if account == "api" else permissions.for_conductor()
 
 
-def url(broker: dict[str, Any], user: str, password: str) -> str:
-    return f"rabbit://{user}:{password}@127.0.0.1:{broker['port']}/"
+def url(brokers: dict[str, Any] | list[dict[str, Any]], user: str, password: str) -> str:
+    """What to write into ``transport_url``, for one broker or for those of a cluster."""
+    brokers = brokers if isinstance(brokers, list) else [brokers]
+    return "rabbit://" + ",".join(f"{user}:{password}@127.0.0.1:{one['port']}" for one in brokers) + "/"
 
 
 def stop(process: Process) -> None:

@@ -98,6 +98,7 @@ disable_services() {
     case $name in
       rabbitmq-server) as_root systemctl --quiet disable rabbitmq-server.service epmd.socket || true ;;
       postgresql) as_root systemctl --quiet disable postgresql.service || true ;;
+      mariadb-server) as_root systemctl --quiet disable mariadb.service || true ;;
     esac
   done
 }

@@ -1,4 +1,4 @@
-"""Private servers for tests: a RabbitMQ and a PostgreSQL on free ports, ended by their process numbers."""
+"""Private servers for tests: a RabbitMQ, a PostgreSQL, a MariaDB on free ports, ended by their process numbers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from devstack import postgres, processes, rabbit
-from devstack.layout import Layout, Process
+from devstack import mariadb, postgres, processes, rabbit
+from devstack.databases import KINDS
+from devstack.databases import Database as Kind
+from devstack.layout import Layout, Process, StackError
 from devstack.progress import wait_for
 from pinfold.rpcapi.permissions import Permissions, definitions
 
@@ -135,28 +137,39 @@ class Broker:
         return process
 
 
-class Database:
-    """A PostgreSQL of its own."""
+_CARELESS = {
+    postgres.NAME: {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"},
+    mariadb.NAME: {"innodb-flush-log-at-trx-commit": "0", "innodb-doublewrite": "0"},
+}
 
-    def __init__(self, root: Path) -> None:
-        if not list(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
-            pytest.fail("PostgreSQL is not installed: apt-get install postgresql")
-        self._layout = Layout(root)
+
+class Database:
+    """A PostgreSQL or a MariaDB of its own."""
+
+    def __init__(self, root: Path, kind: Kind) -> None:
+        self._kind = kind
+        # in memory where there is such a place: its data need not outlive it
+        shelf = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path("/var/lib")
+        self._layout = Layout(root, shelf / "pinfold-tests")
         self._layout.make()
-        self._record = postgres.create(self._layout, free_ports(1)[0], secrets.token_hex(16))
+        self._record = kind.create(self._layout, free_ports(1)[0], secrets.token_hex(16))
+        self._record["settings"] = _CARELESS[kind.name]
         self._guard = Guard(root, self._record["home"])
-        self._process = self._guard.watch(postgres.start(self._layout, self._record))
+        self._process = self._guard.watch(kind.start(self._layout, self._record))
 
     def create(self) -> str:
         """The URL of a new, empty database."""
         name = f"test_{secrets.token_hex(6)}"
-        postgres.psql(self._record, "postgres", f"CREATE DATABASE {name}")
-        return postgres.url(self._record).rpartition("/")[0] + f"/{name}"
+        if self._kind.name == postgres.NAME:
+            postgres.psql(self._record, "postgres", f"CREATE DATABASE {name}")
+        else:
+            mariadb.execute(self._record, f"CREATE DATABASE {name}")
+        return self._kind.url(self._record).rpartition("/")[0] + f"/{name}"
 
     def stop(self) -> None:
         """End it and remove its data."""
-        postgres.stop(self._process)
-        postgres.wipe(self._record)
+        self._kind.stop(self._process)
+        self._kind.wipe(self._record)
         self._guard.dismiss()
 
 
@@ -186,11 +199,14 @@ def private_broker(extra: str = "") -> Iterator[Broker]:
 
 
 @contextmanager
-def private_database() -> Iterator[Database]:
-    """A PostgreSQL until the end of the block."""
+def private_database(kind: str) -> Iterator[Database]:
+    """A postgresql or a mariadb until the end of the block."""
     root = Path(tempfile.mkdtemp(prefix="pinfold-test-database-"))
     try:
-        database = Database(root)
+        try:
+            database = Database(root, KINDS[kind])
+        except StackError as error:
+            pytest.fail(f"{error} (Debian's packages postgresql and mariadb-server)")
         try:
             yield database
         finally:

@@ -1,4 +1,4 @@
-"""A conductor in a box, on SQLite and on PostgreSQL."""
+"""A conductor in a box, on SQLite, PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.conductor.box import Box
 MakeBox = Callable[..., Box]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+@pytest.fixture
+def url(database: str, request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     """Where the book is."""
-    if request.param == "sqlite":
+    if database == "sqlite":
         return sqlite_url(tmp_path)
-    url: str = request.getfixturevalue("postgresql").create()
+    url: str = request.getfixturevalue(database).create()
     return url
 
 

@@ -26,11 +26,11 @@ from tests.books import new_book, sqlite_url
 from tests.conductor.box import two_cells
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
     if request.param == "sqlite":
         return sqlite_url(tmp_path)
-    url: str = request.getfixturevalue("postgresql").create()
+    url: str = request.getfixturevalue(request.param).create()
     return url
 
 

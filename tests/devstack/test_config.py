@@ -42,6 +42,21 @@ def test_a_worker_knows_no_database_and_only_its_own_account(tmp_path: Path) -> 
     assert made["DEFAULT"]["transport_url"] == "rabbit://compute-host-2:compute-host-2-secret@127.0.0.1:5999/"
 
 
+def test_of_a_cluster_every_service_knows_all_brokers(tmp_path: Path) -> None:
+    state = multi()
+    state.servers["rabbitmq-2"] = {**BROKER, "port": 6000, "number": 2}
+    made = config.sections(Layout(tmp_path), state, "api")
+    expected = "rabbit://api:api-secret@127.0.0.1:5999,api:api-secret@127.0.0.1:6000/"
+    assert made["DEFAULT"]["transport_url"] == expected
+
+
+def test_a_private_mariadb_is_used_as_a_private_postgresql(tmp_path: Path) -> None:
+    state = multi(database="mariadb")
+    state.servers["mariadb"] = state.servers.pop("postgresql")
+    made = config.sections(Layout(tmp_path), state, "api")
+    assert made["database"]["connection"] == "mysql+pymysql://pinfold:db-secret@127.0.0.1:5998/pinfold"
+
+
 def test_conductors_share_an_account_and_differ_in_name(tmp_path: Path) -> None:
     first, second = (config.sections(Layout(tmp_path), multi(), f"conductor-{number}") for number in (1, 2))
     assert first["DEFAULT"]["transport_url"] == second["DEFAULT"]["transport_url"]

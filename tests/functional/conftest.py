@@ -9,14 +9,37 @@ from pathlib import Path
 import pytest
 
 from tests.functional.harness import Cloud
+from tests.functional.variants import VARIANTS
 
-SHAPES: dict[str, tuple[str, ...]] = {"all-in-one": (), "multi": ("--multi",)}
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--variant",
+        choices=list(VARIANTS),
+        default="standard",
+        help="what the clouds of tests/functional run on",
+    )
 
 
-@pytest.fixture(scope="session", params=list(SHAPES))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A variant without a cloud of some shape has no tests of it."""
+    shapes = VARIANTS[config.getoption("--variant")]
+    wanted: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        call = getattr(item, "callspec", None)
+        shape = call.params.get("running") if call else None
+        (wanted if shape is None or shape in shapes else others).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = wanted
+
+
+@pytest.fixture(scope="session", params=list(VARIANTS["standard"]))
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """A running cloud of each shape."""
-    yield from _cloud(tmp_path_factory.mktemp("cloud") / "stack", *SHAPES[request.param])
+    shapes = VARIANTS[request.config.getoption("--variant")]
+    folder = tmp_path_factory.mktemp("cloud")
+    yield from _cloud(folder / "stack", *(option.format(folder=folder) for option in shapes[request.param]))
 
 
 def _cloud(folder: Path, *options: str) -> Iterator[Cloud]:

@@ -16,6 +16,7 @@ import pytest
 
 from devstack import cloud as clouds
 from devstack.client import ApiError, Client, Json, NotReached, pins, until
+from devstack.databases import KINDS
 from devstack.layout import Layout, Options, State
 from devstack.progress import Progress
 from devstack.seed import IMAGE
@@ -67,6 +68,11 @@ class Cloud:
     @property
     def multi(self) -> bool:
         return self.options.multi
+
+    @property
+    def database(self) -> str | None:
+        """The name of the private database's process; None with SQLite."""
+        return next((name for name in KINDS if name in self.state.servers), None)
 
     @property
     def url(self) -> str:

@@ -26,6 +26,13 @@ from tests.functional.harness import Cloud, check_books, free_port, only_multi, 
         (["--driver", "xen"], "fake or libvirt"),
         (["--conductors", "2"], "--multi only"),
         (["--transport-url", "rabbit://somewhere"], "--multi only"),
+        (["--brokers", "3"], "--multi only"),
+        (["--multi", "--brokers", "2"], "1, 3 or 5"),
+        (
+            ["--multi", "--brokers", "3", "--transport-url", "rabbit://somewhere"],
+            "do not go with --transport-url",
+        ),
+        (["--multi", "--database", "oracle"], "postgresql or mariadb"),
         (["--multi", "--transport-url", "kafka://somewhere"], "expected rabbit://"),
         (["--database-url", "oracle://somewhere"], "expected postgresql://"),
         (["--topology", "/does/not/exist"], "no file"),
@@ -160,4 +167,6 @@ def test_each_process_has_its_own_file_and_a_worker_no_database(cloud: Cloud) ->
         text = cloud.layout.config(name).read_text()
         assert cloud.layout.config(name).stat().st_mode & 0o077 == 0
         assert ("[database]" in text) == (not name.startswith("compute-"))
-        assert (cloud.state.servers["postgresql"]["password"] in text) == (not name.startswith("compute-"))
+        if cloud.database is not None:
+            password = cloud.state.servers[cloud.database]["password"]
+            assert (password in text) == (not name.startswith("compute-"))
