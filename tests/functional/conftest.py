@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A variant without a cloud of some shape has no tests of it."""
-    shapes = VARIANTS[config.getoption("--variant")]
+    shapes = VARIANTS[config.getoption("--variant", "standard")]
     wanted: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", params=list(VARIANTS["standard"]))
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """A running cloud of each shape."""
-    shapes = VARIANTS[request.config.getoption("--variant")]
+    shapes = VARIANTS[request.config.getoption("--variant", "standard")]
     folder = tmp_path_factory.mktemp("cloud")
     yield from _cloud(folder / "stack", *(option.format(folder=folder) for option in shapes[request.param]))
 
