@@ -99,6 +99,12 @@ class WorkerMetrics:
             ("host", "result"),
             registry=registry,
         )
+        self.differences = Counter(
+            "pinfold_audit_differences",
+            "What the audits of a node have found, by kind; of kind mass nothing was healed.",
+            ("host", "node", "kind"),
+            registry=registry,
+        )
         self.unheard = Gauge(
             "pinfold_unheard_seconds",
             "For how long no message has come of those that were sent to see whether they do.",

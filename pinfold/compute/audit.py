@@ -24,8 +24,9 @@ Nothing is started, stopped or told while an operation is open, or where the gue
 (``resume.is_allowed``). A guest that is off when its worker starts was stopped with its host; later, its user has
 shut it down.
 
-A guest that the book has never heard of, and a hypervisor that shows no guest at all though servers are at home
-there, are reported only: then the database or the hypervisor is more likely the wrong one than everything is gone.
+A guest that the book has never heard of is reported only. Where a hypervisor and the book differ as a whole
+(``model.differences.mass``), nothing is changed at all and the log has an error: then the database or the hypervisor
+is more likely the wrong one than everything is gone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from pinfold.compute import resume
 from pinfold.compute.calls import NoAnswer
 from pinfold.compute.fence import Ended
 from pinfold.compute.operations.attempt import Tools
-from pinfold.model import errors, power, states
+from pinfold.model import differences, errors, power, states
+from pinfold.model.differences import Difference
 from pinfold.model.host import ClaimView, NodeView
 from pinfold.rpcapi import messages
 from pinfold.runtime import Event
@@ -56,13 +58,23 @@ Action = Literal["nothing", "destroy", "release", "power_on", "tell", "report", 
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What to do about one server on one node, and why."""
+    """What to do about one server on one node, and why; ``kind`` is one of ``model.differences``."""
 
     action: Action
     why: str = ""
+    kind: str = ""
 
 
 _NOTHING = Decision("nothing")
+_DID = {
+    "destroy": "its guest was removed, and with it any leftover",
+    "release": "its leftover was released",
+    "power_on": "its guest was started",
+    "tell": "a conductor was told, which follows it",
+    "keep_new": "the guest put aside was removed, and its leftover released",
+    "keep_old": "the guest put aside took its place again, and its leftover was released",
+    "report": "",
+}
 
 
 def decide(view: messages.GuestView, guest: Guest | None, *, starting: bool = False) -> Decision:
@@ -71,10 +83,14 @@ def decide(view: messages.GuestView, guest: Guest | None, *, starting: bool = Fa
     if any(claim.role in _HOLDING for claim in view.claims):
         return _beside_leftovers(view) if leftovers else _with_claim(view, guest, starting=starting)
     if guest is None:
-        return Decision("release", "no guest is behind its leftover") if leftovers else _NOTHING
+        return Decision("release", "no guest is behind its leftover", "leftover") if leftovers else _NOTHING
     if view.vm_state is None:
-        return Decision("report", "the hypervisor has a guest of a server that the book does not know")
-    return Decision("destroy", "its guest is a leftover" if leftovers else "its guest has no claim here")
+        return Decision(
+            "report", "the hypervisor has a guest of a server that the book does not know", "unknown-guest"
+        )
+    if leftovers:
+        return Decision("destroy", "its guest is a leftover", "leftover")
+    return Decision("destroy", "its guest has no claim here", "stray-guest")
 
 
 def _beside_leftovers(view: messages.GuestView) -> Decision:
@@ -83,49 +99,54 @@ def _beside_leftovers(view: messages.GuestView) -> Decision:
         return _NOTHING
     # oldest first
     if view.claims[0].role == resume.LEFTOVER:
-        return Decision("keep_new", "its old place here is a leftover")
-    return Decision("keep_old", "its new place here is a leftover")
+        return Decision("keep_new", "its old place here is a leftover", "leftover")
+    return Decision("keep_old", "its new place here is a leftover", "leftover")
 
 
 def _with_claim(view: messages.GuestView, guest: Guest | None, *, starting: bool) -> Decision:
     if all(claim.role == "incoming" for claim in view.claims):
         return _NOTHING
     if guest is None:
-        return Decision("report", "it has a claim, but the hypervisor has no guest of it")
+        return Decision("report", "it has a claim, but the hypervisor has no guest of it", "missing-guest")
     if view.vm_state is None or not resume.is_allowed(view):
         return _NOTHING
     if starting and view.vm_state == states.ACTIVE and guest.power_state in power.OFF:
-        return Decision("power_on", "its guest is off and should run")
+        return Decision("power_on", "its guest is off and should run", "power-state")
     follow = power.follow(view.vm_state, guest.power_state)
     if follow == "stop" or view.power_state not in (None, guest.power_state):
-        return Decision("tell", f"it is {view.vm_state}, and its guest is in power state {guest.power_state}")
+        return Decision(
+            "tell",
+            f"it is {view.vm_state}, and its guest is in power state {guest.power_state}",
+            "power-state",
+        )
     if follow == "report":
         return Decision(
-            "report", f"it is {view.vm_state}, but its guest is in power state {guest.power_state}"
+            "report",
+            f"it is {view.vm_state}, but its guest is in power state {guest.power_state}",
+            "power-state",
         )
     return _NOTHING
 
 
 class Audit:
-    """``differences`` are those of each node's last look that were only reported, as sentences."""
+    """``differences`` are those of each node's last look, with what was done about each."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self.differences: dict[str, list[str]] = {}
+        self.differences: dict[str, list[Difference]] = {}
 
     def look(self, node: str, *, starting: bool = False) -> list[Event]:
         """Compare one node, and settle what differs where nothing is under way; each event is set once its
         server is settled. ``starting``: this is the worker's first look. Raises NoAnswer, DriverError."""
-        found: list[str] = []
+        found: list[Difference] = []
         self.differences[node] = found
         tools = self._tools
         view = tools.calls.always(lambda name: tools.conductor.node_view(name, tools.settings.host), node)
         guests = {guest.instance: guest for guest in tools.driver.list(node)}
         self._compare_tracker(view, found)
-        if self._hypervisor_looks_empty(view, guests):
-            self._report(
-                found, node, "it shows no guest at all, though servers are at home here: nothing is changed"
-            )
+        wrong = self._differ_as_a_whole(view, guests)
+        if wrong is not None:
+            self._report(found, Difference(node, "mass", f"{wrong}: nothing is changed"), logging.ERROR)
             return []
         settled = []
         for instance in _suspects(view, guests, self._told(node), starting=starting):
@@ -135,23 +156,25 @@ class Audit:
                 settled.append(done)
         return settled
 
-    def _compare_tracker(self, view: NodeView, found: list[str]) -> None:
+    def _compare_tracker(self, view: NodeView, found: list[Difference]) -> None:
         """Replace what the tracker believes by the book's view; at the same generation they must be equal."""
         tracker = self._tools.tracker
         believed = tracker.view(view.node)
         if believed.generation == view.generation and _what(believed) != _what(view):
-            self._report(
-                found, view.node, f"the tracker differs from the book at generation {view.generation}"
-            )
+            what = f"the tracker differs from the book at generation {view.generation}"
+            self._report(found, Difference(view.node, "tracker", what, did="it was loaded anew"))
         tracker.load(view)
 
-    def _hypervisor_looks_empty(self, view: NodeView, guests: Mapping[str, Guest]) -> bool:
-        if guests:
-            return False
-        return any(
-            claim.role == resume.CURRENT and not self._tools.jobs.is_busy(claim.instance)
+    def _differ_as_a_whole(self, view: NodeView, guests: Mapping[str, Guest]) -> str | None:
+        is_busy = self._tools.jobs.is_busy
+        homes = {
+            claim.instance
             for claim in view.claims
-        )
+            if claim.role == resume.CURRENT and not is_busy(claim.instance)
+        }
+        known = {claim.instance for claim in view.claims}
+        strays = [instance for instance in guests if instance not in known and not is_busy(instance)]
+        return differences.mass(homes, guests, strays)
 
     def _told(self, node: str) -> dict[str, messages.GuestView]:
         """What the book says of each server of the node; nothing where the conductors are too old to be asked."""
@@ -166,9 +189,10 @@ class Audit:
             return {}
         return {view.instance: view for view in guests}
 
-    def _settle(self, node: str, instance: str, found: list[str], *, starting: bool) -> None:
+    def _settle(self, node: str, instance: str, found: list[Difference], *, starting: bool) -> None:
         """Look again, inside the server's lane, and act on what is seen there."""
         tools = self._tools
+        difference: Difference | None = None
         record = messages.GuestRequest(tools.settings.host, tools.incarnation, node, instance)
         try:
             view = tools.calls.until(tools.runtime.monotonic() + _SECONDS, tools.conductor.guest, record)
@@ -176,11 +200,15 @@ class Audit:
             decision = decide(view, guest, starting=starting)
             if decision.action == "nothing":
                 return
-            self._report(found, node, f"server {instance}: {decision.why} ({decision.action})")
+            difference = Difference(node, decision.kind, decision.why, instance)
+            LOG.info("Audit of node %s: server %s: %s: %s", node, instance, decision.why, decision.action)
             tools.fence.wait(tools.runtime.monotonic() + _SECONDS)
             self._act(decision, view, guest)
+            difference = msgspec.structs.replace(difference, did=_DID[decision.action])
         except (NoAnswer, Ended, errors.PinfoldError) as error:
             LOG.warning("Server %s on node %s is left to the next audit: %s", instance, node, error)
+        if difference is not None:
+            self._report(found, difference)
 
     def _act(self, decision: Decision, view: messages.GuestView, guest: Guest | None) -> None:
         driver = self._tools.driver
@@ -218,10 +246,11 @@ class Audit:
         if released.released:
             tools.tracker.released(node, claim.id, released.generation)
 
-    @staticmethod
-    def _report(found: list[str], node: str, what: str) -> None:
-        LOG.warning("Audit of node %s: %s", node, what)
-        found.append(what)
+    def _report(self, found: list[Difference], difference: Difference, level: int = logging.WARNING) -> None:
+        LOG.log(level, "Audit of node %s: %s", difference.node, difference)
+        labels = self._tools.settings.host, difference.node, difference.kind
+        self._tools.metrics.differences.labels(*labels).inc()
+        found.append(difference)
 
 
 def _suspects(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from pinfold.compute.audit import Audit
 from pinfold.compute.hearing import Hearing
 from pinfold.compute.jobs import Key
 from pinfold.compute.operations.attempt import Tools
@@ -39,10 +40,11 @@ class Manager:
     """Every method is a cast. One that comes twice is dropped while the first is under way; later, the book
     refuses it."""
 
-    def __init__(self, tools: Tools, runner: Runner, hearing: Hearing) -> None:
+    def __init__(self, tools: Tools, runner: Runner, hearing: Hearing, audit: Audit) -> None:
         self._tools = tools
         self._runner = runner
         self._hearing = hearing
+        self._audit = audit
 
     create = _takes("create", "Claim a place for a new server and spawn it.")
     unshelve = _takes("unshelve", "Claim a place for an offloaded server and spawn it.")
@@ -91,10 +93,17 @@ class Manager:
 
     @exported
     def report(self, context: Context, record: Any) -> None:
-        """Tell what the tracker believes ("tracker"), having read the book again first ("reload"), or what a guest
-        wrote to its console ("console_log"). The answer travels to the conductor."""
+        """Tell what the tracker believes ("tracker"), having read the book again first ("reload"), what guests there
+        are ("guests"), what an audit now found and did ("heal"), or what a guest wrote to its console
+        ("console_log"). The answer travels to the conductor."""
         request = from_wire(record, messages.ReportRequest)
-        telling = {"tracker": self._views, "reload": self._reload, "console_log": self._console}
+        telling = {
+            "tracker": self._views,
+            "reload": self._reload,
+            "guests": self._guests,
+            "heal": self._heal,
+            "console_log": self._console,
+        }
         tell = telling.get(request.kind)
         if tell is None:
             LOG.warning("A report of kind %s was asked for; there are %s", request.kind, ", ".join(telling))
@@ -133,6 +142,22 @@ class Manager:
             view = tools.calls.always(lambda name: tools.conductor.node_view(name, tools.settings.host), node)
             tools.tracker.load(view)
         return self._views(request)
+
+    def _guests(self, request: messages.ReportRequest) -> Any:
+        driver, nodes = self._tools.driver, self._tools.settings.nodes
+        return [to_wire(guest) for node in nodes for guest in driver.list(node)]
+
+    def _heal(self, request: messages.ReportRequest) -> Any:
+        wanted = from_wire(request.arguments, messages.HealRequest)
+        tools = self._tools
+        until = tools.runtime.monotonic() + tools.fence.lease
+        found = []
+        for node in tools.settings.nodes:
+            if node in wanted.nodes:
+                for done in self._audit.look(node):
+                    done.wait(max(0.0, until - tools.runtime.monotonic()))
+                found += self._audit.differences[node]
+        return [to_wire(difference) for difference in found]
 
     def _take(self, method: str, context: Context, record: Any) -> None:
         work = from_wire(record, Work)

@@ -98,7 +98,8 @@ class ComputeService:
         self._spawn(self._beat, "heartbeat")
         self._reconcile()
         assert self.hearing is not None
-        manager = Manager(tools, Runner(tools, PLANS), self.hearing)
+        assert self.audit is not None
+        manager = Manager(tools, Runner(tools, PLANS), self.hearing, self.audit)
         with self._serving:
             if self._stopping.is_set():
                 return

@@ -62,8 +62,8 @@ class GuestRequest(msgspec.Struct, frozen=True):
 
 
 class ReportRequest(msgspec.Struct, frozen=True):
-    """Ask a worker for ``kind`` ("tracker": its NodeViews; "console_log": what a guest wrote); it answers by
-    ``conductor.answer``."""
+    """Ask a worker for ``kind`` ("tracker": its NodeViews; "guests": what its hypervisor lists; "heal": what an audit
+    now found and did; "console_log": what a guest wrote); it answers by ``conductor.answer``."""
 
     request: str
     kind: str
@@ -76,6 +76,12 @@ class ConsoleRequest(msgspec.Struct, frozen=True):
     node: str
     instance: str
     lines: int | None = None
+
+
+class HealRequest(msgspec.Struct, frozen=True):
+    """The ``arguments`` of a report "heal": audit these nodes now; the answer is a list of Differences."""
+
+    nodes: tuple[str, ...]
 
 
 class ConsoleAnswer(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from pinfold.compute.settings import Settings
 from pinfold.image.files import FileStore
 from pinfold.image.store import Image
 from pinfold.model import errors, states
+from pinfold.model.differences import Difference
 from pinfold.model.host import NodeView
 from pinfold.model.work import Work
 from pinfold.rpcapi import messages
@@ -24,7 +25,7 @@ from pinfold.rpcapi.local import Hub, LocalTransport
 from pinfold.rpcapi.messages import from_wire, to_wire
 from pinfold.rpcapi.wire import exported
 from pinfold.runtime import RealRuntime
-from pinfold.virt.driver import RUNNING
+from pinfold.virt.driver import RUNNING, Guest
 from pinfold.virt.fake import FakeDriver
 from tests.compute.books import SERVER_IMAGE, FakeBook, pinned
 from tests.compute.test_jobs import eventually
@@ -420,6 +421,32 @@ def test_it_tells_what_its_tracker_believes(cloud: Cloud) -> None:
     answer = cloud.book.answers[0]
     assert (answer.request, answer.host) == ("r-1", HOST)
     assert [from_wire(view, NodeView) for view in answer.payload] == [cloud.book.node_view(NODE, HOST)]
+
+
+def test_it_tells_what_guests_its_hypervisor_has(cloud: Cloud) -> None:
+    cloud.start()
+    work = cloud.cast(cloud.book.create(pinned(4)))
+    eventually(lambda: cloud.state(work) == states.ACTIVE)
+    cloud.compute.report(HOST, messages.ReportRequest("r-1", "guests"))
+    eventually(lambda: cloud.book.answers)
+    (guest,) = [from_wire(guest, Guest) for guest in cloud.book.answers[0].payload]
+    assert (guest.instance, guest.node, guest.power_state) == (work.instance, NODE, RUNNING)
+
+
+def test_it_heals_when_it_is_asked_to_and_tells_what_it_did(cloud: Cloud) -> None:
+    """R1: it looks at the hypervisor first, in the server's lane."""
+    cloud.start()
+    work = cloud.cast(cloud.book.create(pinned(4)))
+    eventually(lambda: cloud.state(work) == states.ACTIVE)
+    cloud.book.leave(work.instance)
+    asked = messages.ReportRequest("r-1", "heal", to_wire(messages.HealRequest((NODE,))))
+    cloud.compute.report(HOST, asked)
+    eventually(lambda: cloud.book.answers)
+    (did,) = [from_wire(did, Difference) for did in cloud.book.answers[0].payload]
+    assert (did.kind, did.server) == ("leftover", work.instance)
+    assert "removed" in did.did
+    assert cloud.guests() == {}
+    assert cloud.book.claims(NODE) == ()
 
 
 def test_it_audits_again_and_again(cloud: Cloud) -> None:

@@ -54,7 +54,7 @@ def audited(town: Town) -> None:
         town.at = None
         for worker in town.workers.values():
             worker.audit.look(worker.nodes[0])
-            assert not [text for text in worker.audit.differences[worker.nodes[0]] if "tracker" in text]
+            assert not [text for text in worker.audit.differences[worker.nodes[0]] if text.kind == "tracker"]
         check(town)
         town.at = at
 
