@@ -87,7 +87,10 @@ class ComputeService:
         """Returns once work is taken, or the service is stopped before. Raises ConfigurationError."""
         host_id = self._take_state_path()
         reports = tuple(self._report(node) for node in self._settings.nodes)
-        record = messages.Register(self._settings.host, host_id, self.incarnation, reports)
+        found = self._found()
+        if found is None:
+            return
+        record = messages.Register(self._settings.host, host_id, self.incarnation, reports, found)
         sent_at, registered = self._register(record)
         if registered is None:
             return
@@ -160,6 +163,23 @@ class ComputeService:
                 f"[compute] nodes names {node}, but the hypervisor has {', '.join(known) or 'no node'}."
             )
         return node_report(self._driver.inventory(node), self._settings.partition)
+
+    def _found(self) -> tuple[str, ...] | None:
+        """Of which instances there are guests; None when the service is stopped before that is known."""
+        said_at = float("-inf")
+        while True:
+            try:
+                return tuple(
+                    guest.instance for node in self._settings.nodes for guest in self._driver.list(node)
+                )
+            except errors.PinfoldError as error:
+                if (now := self._runtime.monotonic()) - said_at >= _SAY_AGAIN:
+                    said_at = now
+                    LOG.warning(
+                        "The hypervisor does not say what it has, and this worker waits for it: %s", error
+                    )
+            if self._stopping.wait(_PAUSE):
+                return None
 
     def _register(self, record: messages.Register) -> tuple[float, messages.Registered | None]:
         """When it was sent, and the answer; None when the service is stopped before there is one."""

@@ -60,6 +60,8 @@ class Workers:
                 f"The host name {record.host!r} belongs to another machine. Give this one a [DEFAULT] host of its "
                 "own; if it replaces that machine, delete its compute service first."
             )
+        if service is None:
+            self._check_new(session, record)
         # locks in the order of all transactions: operations first, then nodes by id
         session.execute(
             sa.update(Operation)
@@ -80,6 +82,24 @@ class Workers:
                 for guest in guests(session, node, forced_down=service is not None and service.forced_down)
             ),
         )
+
+    @staticmethod
+    def _check_new(session: Session, record: Register) -> None:
+        """A host that the database has not seen is a machine that it has not seen, and empty."""
+        former = hosts.of_machine(session, record.host_id)
+        if former is not None:
+            raise Refused(
+                f"This machine is host {former!r} in the database, and its [DEFAULT] host is {record.host!r} now. "
+                "Put the former name back. To rename it, move or delete its servers and delete its compute service "
+                "first."
+            )
+        if record.found:
+            some = ", ".join(record.found[:5])
+            raise Refused(
+                f"The database does not know host {record.host!r}, and yet its hypervisor has {len(record.found)} "
+                f"guests, of {some}: look whether [database] connection of the conductors names the right database, "
+                "and [DEFAULT] host of this worker its right name. If both do, remove the guests first."
+            )
 
     def _save_node(self, session: Session, host_name: str, report: NodeReport) -> Node:
         existing = hosts.node_by_name(session, report.name)

@@ -31,6 +31,12 @@ def host_is_up(session: Session, host: str, service_down: float) -> bool:
     return bool(up)
 
 
+def of_machine(session: Session, host_id: str) -> str | None:
+    """The host whose worker has registered with this machine's id."""
+    query = sa.select(Service.host).where(Service.binary == COMPUTE, Service.host_id == host_id)
+    return session.scalar(query.limit(1))
+
+
 def worker(session: Session, host: str, *, lock: bool = False) -> Service | None:
     """The service record of the worker of ``host``."""
     query = sa.select(Service).where(Service.binary == COMPUTE, Service.host == host)

@@ -109,12 +109,16 @@ class Control(msgspec.Struct, frozen=True):
 
 
 class Register(msgspec.Struct, frozen=True):
-    """A worker that starts. ``host_id`` is kept in its state folder and tells two machines of one name apart."""
+    """A worker that starts. ``host_id`` is kept in its state folder and tells two machines of one name apart.
+
+    ``found`` are instances of which its hypervisor has guests. A conductor that does not know these passes over them.
+    """
 
     host: str
     host_id: str
     incarnation: str
     nodes: tuple[NodeReport, ...]
+    found: tuple[str, ...] = ()
 
 
 class Registered(msgspec.Struct, frozen=True):

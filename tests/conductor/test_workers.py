@@ -6,10 +6,11 @@ import logging
 
 import msgspec
 import pytest
+from sqlalchemy.orm import Session
 
-from pinfold.db import hosts
+from pinfold.db import hosts, services
 from pinfold.model.host import NodeReport
-from pinfold.rpcapi.messages import Echo, Heard, Heartbeat
+from pinfold.rpcapi.messages import Echo, Heard, Heartbeat, Register, Registered
 from tests.conductor.box import Box, pinned, two_cells
 
 
@@ -52,6 +53,39 @@ def test_a_cpu_that_nobody_holds_may_be_taken_away(box: Box) -> None:
 def test_two_machines_of_one_name_are_told_apart(box: Box) -> None:
     """F045."""
     assert "another machine" in (box.register("n1", host_id="other").refused or "")
+
+
+def test_a_machine_whose_name_has_changed_is_refused_until_its_former_service_is_deleted(box: Box) -> None:
+    """F045."""
+    machine = Register("n3", "machine-3", "i", (two_cells("n3"),))
+    assert box.call("register", machine, Registered).refused is None
+    renamed = Register("n3b", "machine-3", "i", (two_cells("n3b"),))
+    refused = box.call("register", renamed, Registered).refused or ""
+    assert "This machine is host 'n3' in the database" in refused
+    assert box.book.read(lambda session: hosts.node_by_name(session, "n3b")) is None
+    box.book.write(_forget)
+    assert box.call("register", renamed, Registered).refused is None
+
+
+def _forget(session: Session) -> None:
+    service = hosts.worker(session, "n3")
+    assert service is not None
+    services.delete(session, service)
+
+
+def test_a_host_that_is_new_to_the_database_and_has_guests_is_refused(box: Box) -> None:
+    """F045: an empty database, or another cloud's."""
+    busy = Register("n3", "machine-3", "i", (two_cells("n3"),), found=("a", "b"))
+    refused = box.call("register", busy, Registered).refused or ""
+    assert "does not know host 'n3'" in refused
+    assert "2 guests, of a, b" in refused
+    assert box.book.read(lambda session: hosts.worker(session, "n3")) is None
+    assert box.book.read(lambda session: hosts.node_by_name(session, "n3")) is None
+
+
+def test_a_host_that_is_known_may_have_any_guests(box: Box) -> None:
+    known = Register("n1", "n1-id", "i", (two_cells("n1"),), found=("a",))
+    assert box.call("register", known, Registered).refused is None
 
 
 def test_a_node_belongs_to_one_host(box: Box) -> None:

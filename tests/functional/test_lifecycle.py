@@ -152,6 +152,21 @@ def test_every_flavor_boots_and_leaves_nothing(cloud: Cloud, flavor: str) -> Non
         assert after[field] == before[field]
 
 
+def test_of_more_servers_at_once_than_there_is_room_for_those_that_fit_run(cloud: Cloud) -> None:
+    """F047: a host has room for three p4; the others are told that no host is valid."""
+    hosts = len(cloud.client.nodes())
+    with ThreadPoolExecutor(3 * hosts + 2) as pool:
+        servers = list(
+            pool.map(lambda n: cloud.client.boot(f"p4-{n}", "p4", cloud.image), range(3 * hosts + 2))
+        )
+    found = [cloud.client.settled(server, 60) for server in servers]
+    assert sorted(server["status"] for server in found) == ["ACTIVE"] * 3 * hosts + ["ERROR"] * 2
+    for server in found:
+        assert server["status"] == "ACTIVE" or "No valid host" in server["fault"]["message"]
+    assert [len(pins(node)) for node in cloud.client.nodes().values()] == [12] * hosts
+    check_books(cloud)
+
+
 def test_of_twenty_shelves_at_once_one_is_accepted(cloud: Cloud) -> None:
     """F025: exactly one 202; nineteen 409; one image."""
     server = cloud.boot("server", "p2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from devstack.client import until
+from devstack.client import Client, until
+from devstack.seed import IMAGE, seed
 from tests.books import new_book, sqlite_url
 from tests.functional.harness import BINARIES, ROOT, Cloud, check_books, free_port, only_multi
 
@@ -114,6 +116,39 @@ def test_a_wsgi_server_on_a_database_that_is_away_never_answers_200(starts: Star
     assert set(answers) == {503}
     process.terminate()
     assert "Traceback" not in process.communicate(timeout=SOON)[1]
+
+
+def test_a_renamed_host_a_doubled_one_and_another_database_are_refused(starts: Starts) -> None:
+    """F045: each ends the start with an error, and nothing is written."""
+    book, other = (starts.folder / name for name in ("book.db", "other"))
+    other.mkdir()
+    for folder in (starts.folder, other):
+        new_book(sqlite_url(folder)).engine.dispose()
+    more = "[DEFAULT]\nhost = n1\n[compute]\nnodes =\n"
+    process = starts.service("pinfold-all-in-one", more)
+    client = Client(f"http://127.0.0.1:{starts.port}")
+    until(lambda: _asked(starts.port, []) and client.nodes(), lambda: "no node", SOON)
+    seed(client)
+    client.wait(client.boot("a", "s1", client.image_id(IMAGE)), "ACTIVE")
+    process.terminate()
+    assert process.wait(SOON) == 0
+    for changes, said in (
+        ("[DEFAULT]\nhost = n1b\n", "This machine is host 'n1'"),
+        ("[compute]\nstate_path = {folder}/elsewhere\n", "belongs to another machine"),
+        ("[database]\nconnection = sqlite:///{folder}/other/book.db\n", "does not know host 'n1'"),
+    ):
+        before = _rows(book), _rows(other / "book.db")
+        refused = starts.service("pinfold-all-in-one", more + changes)
+        text = refused.communicate(timeout=SOON)[1]
+        assert refused.returncode == 1, text
+        assert said in text
+        assert "Traceback" not in text
+        assert (_rows(book), _rows(other / "book.db")) == before
+
+
+def _rows(book: Path) -> list[tuple[str, ...]]:
+    with sqlite3.connect(book) as connection:
+        return connection.execute("SELECT host, name, generation FROM nodes").fetchall()
 
 
 def _asked(port: int, answers: list[int], path: str = "/healthz") -> bool:

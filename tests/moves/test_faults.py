@@ -204,6 +204,24 @@ def test_f064_what_is_scheduled_is_the_present_size(make_town: MakeTown) -> None
     assert filled
 
 
+def test_f064_a_revert_puts_the_size_back_that_is_scheduled(make_town: MakeTown) -> None:
+    """And nothing of the larger one is asked for by the unshelve."""
+    town = make_town(hosts=("n1", "n2"))
+    server = town.boot(P1, "n1")
+    town.resize(server, P4)
+    town.pump()
+    town.revert(server)
+    town.pump()
+    town.ask("shelve", server)
+    town.pump()
+    for node in ("n1", "n1", "n2", "n2"):
+        town.boot(P6, node)
+    town.ask("unshelve", server)
+    town.pump()
+    assert town.state(server) == "active"
+    assert sum(len(town.used(node)) for node in ("n1", "n2")) == 24 + 1
+
+
 def test_f065_no_worker_is_asked_anything_by_another(town: Town) -> None:
     """A returning worker asks the conductor only, and is done although its server is being evacuated."""
     server = town.boot(P4, "n1")

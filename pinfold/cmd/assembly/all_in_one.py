@@ -19,7 +19,7 @@ from pinfold.runtime import Runtime
 def _build(conf: cfg.ConfigOpts, runtime: Runtime, on_end: OnEnd) -> list[Service]:
     the_book = book.book_from(conf, runtime)
     transport = LocalTransport(Hub(runtime, conf.rpc.pool_size))
-    hosts = conf.compute.nodes or [conf.host]
+    hosts = conf.compute.nodes or [None]
     registry = CollectorRegistry()
     workers = WorkerMetrics(registry)
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 from oslo_config import cfg
@@ -25,13 +26,14 @@ from pinfold.virt.build import driver_from
 
 
 def settings_from(conf: cfg.ConfigOpts, host: str | None = None) -> Settings:
-    """The options as a record. ``host`` is one worker of a process that has several: its node has its name."""
+    """The options as a record. ``host`` is one worker of a process that has several: its node has its name, and so
+    has its folder in ``state_path``."""
     group = conf.compute
     nodes = tuple(group.nodes) or (conf.host,)
     return Settings(
         host=host or conf.host,
         nodes=(host,) if host else nodes,
-        state_path=group.state_path,
+        state_path=os.path.join(group.state_path, host) if host else group.state_path,
         partition=Partition(
             cpu_shared_set=group.cpu_shared_set,
             cpu_dedicated_set=group.cpu_dedicated_set,
