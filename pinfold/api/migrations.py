@@ -90,6 +90,7 @@ def view(call: Call, move: MoveRow) -> dict[str, Any]:
     """A move at the microversion asked for; hosts are for those who may know them."""
     hosts = call.allows("os-migrations:index:host")
     (source, source_node), (target, target_node) = move.place("source"), move.place("target")
+    old, new = move.flavors
     shown: dict[str, Any] = {
         "id": move.number,
         "instance_uuid": move.instance_id,
@@ -98,9 +99,9 @@ def view(call: Call, move: MoveRow) -> dict[str, Any]:
         "source_node": source_node if hosts else None,
         "dest_compute": target if hosts else None,
         "dest_node": target_node if hosts else None,
-        "dest_host": None,
-        "old_instance_type_id": None,
-        "new_instance_type_id": None,
+        "dest_host": move.address if hosts else None,
+        "old_instance_type_id": old,
+        "new_instance_type_id": new,
         "created_at": micros(move.created_at),
         "updated_at": micros(move.updated_at),
     }

@@ -181,19 +181,21 @@ class Manager:
                 return messages.Claimed("refused"), rules.misplaced(deed, node, barred)
             view = _incoming(deed, claim)
             generation = book_claims.take(session, node, claim.generation, view, deed.claims)
-            self._claimed(deed, claim)
+            self._claimed(deed, claim, node)
             return messages.Claimed("accepted", claim.claim, generation, claim.placement), Bell()
         if held is None or held[1].id != node.id or held[0].operation_id != deed.operation.id:
             return _REFUSED
-        self._claimed(deed, claim)
+        self._claimed(deed, claim, node)
         return messages.Claimed("accepted", held[0].id, node.generation, held[0].placement), Bell()
 
-    def _claimed(self, deed: Deed, claim: messages.Claim) -> None:
+    def _claimed(self, deed: Deed, claim: messages.Claim, node: Node) -> None:
         operations.enter(deed.operation, "claim", claim.host, deed.at, claim.waits)
         if states.has_step(deed.operation.kind, "spawn"):
             # an accepted claim is the leave to spawn: what follows is the spawn's time
             operations.enter(deed.operation, "spawn", claim.host, deed.at)
-        operations.set_arguments(deed.operation, target=[claim.host, claim.node])
+        operations.set_arguments(deed.operation, target=[node.host, node.name])
+        if "source" in deed.operation.arguments:
+            operations.set_arguments(deed.operation, target_address=node.report.address)
         self._lease(deed, claim.host, claim.incarnation)
 
     @exported

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from pinfold.db import claims as book_claims
 from pinfold.db import hosts, operations
-from pinfold.db.models import Claim, Instance, Node, Operation
+from pinfold.db.models import Claim, Flavor, Instance, Node, Operation
 from pinfold.db.operations import Requester
 from pinfold.db.starts import refuse_leftovers, require_fenced
 from pinfold.db.types import epoch
@@ -104,13 +104,18 @@ def _move(
             **({"snapshot": image_id, "snapshot_name": f"{instance.name[:240]}-move"} if image_id else {}),
             "flavor": size.flavor if size else instance.flavor,
             "demand": operations.as_json(size.demand if size else instance.demand),
-            "old_flavor": instance.flavor.get("flavorid"),
+            "flavors": [_number(session, instance.flavor), _number(session, size.flavor if size else instance.flavor)],
             "runs": instance.vm_state == states.ACTIVE,
             "source": [node.host, node.name],
             **({"host": host} if host else {}),
         },
     )
     return Bell(run=(operation_id,))
+
+
+def _number(session: Session, flavor: dict[str, Any]) -> int | None:
+    """The number of a flavor, as lists of moves show it; None once it is deleted."""
+    return session.scalar(sa.select(Flavor.id).where(Flavor.flavorid == flavor.get("flavorid")))
 
 
 def _check_size(instance: Instance, size: Size) -> None:
@@ -205,7 +210,6 @@ def evacuate(
         arguments={
             "runs": instance.vm_state != states.STOPPED and not stops,
             "source": [current[1].host, current[1].name],
-            "old_flavor": instance.flavor.get("flavorid"),
             **({"host": host} if host else {}),
         },
     )

@@ -23,7 +23,7 @@ _ENDING = {"confirm_resize": "confirming", "revert_resize": "reverting"}
 
 
 class MoveRow(msgspec.Struct, frozen=True):
-    """A move. ``source`` and ``target`` are host and node, None until they are known; flavors are by their ids.
+    """A move. ``source`` and ``target`` are host and node, None until they are known.
 
     ``ending`` is the kind of the server's open operation, if it is this move that it is about to end.
     """
@@ -65,6 +65,17 @@ class MoveRow(msgspec.Struct, frozen=True):
         """Host and node of an end, ``source`` or ``target``."""
         host, node = self.arguments.get(end) or (None, None)
         return host, node
+
+    @property
+    def flavors(self) -> tuple[int | None, int | None]:
+        """The numbers of the flavors before and after; an evacuation has none."""
+        old, new = self.arguments.get("flavors") or (None, None)
+        return old, new
+
+    @property
+    def address(self) -> str | None:
+        """Where the target was reached."""
+        return self.arguments.get("target_address")
 
 
 _operations = Base.metadata.tables["operations"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pinfold.model.quotas import DEFAULTS
+from tests.conductor.box import two_cells
 from tests.http.cloud import ADMIN, Cloud
 from tests.http.conftest import MakeCloud
 
@@ -115,6 +117,24 @@ def test_moves_are_listed_with_how_far_they_are(cloud: Cloud) -> None:
     assert cloud.box.finish(cloud.box.last).done
     assert cloud.admin.get(url).json()["migrations"][0]["status"] == "confirmed"
     assert cloud.admin.get(url + "&status=error").json()["migrations"] == []
+
+
+def test_a_move_is_listed_with_the_numbers_of_its_flavors_and_the_address_of_its_target(cloud: Cloud) -> None:
+    for host in ("n1", "n2"):
+        cloud.box.register(host, msgspec.structs.replace(two_cells(host), address=f"{host}.example"))
+    server = moved(cloud)
+    url = f"/v2.1/os-migrations?instance_uuid={server}"
+    (resize,) = cloud.admin.get(url).json()["migrations"]
+    old, new = resize["old_instance_type_id"], resize["new_instance_type_id"]
+    assert isinstance(old, int)
+    assert isinstance(new, int)
+    assert old != new
+    assert resize["dest_host"] == f"{resize['dest_compute']}.example"
+    other = cloud.boot()
+    assert cloud.act(other, "migrate", None, cloud.admin).status_code == 202
+    (move,) = cloud.admin.get(f"/v2.1/os-migrations?instance_uuid={other}").json()["migrations"]
+    assert (move["old_instance_type_id"], move["new_instance_type_id"]) == (old, old)
+    assert (move["dest_compute"], move["dest_host"]) == (None, None)
 
 
 def test_a_resize_beyond_the_quota_is_refused(make_cloud: MakeCloud) -> None:
