@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pinfold.api import query as queries
 from pinfold.api import sizes
 from pinfold.api.call import Call
 from pinfold.api.places import check_place
@@ -17,7 +18,8 @@ from pinfold.db.models import Instance
 from pinfold.model import errors
 from pinfold.model.work import Bell
 
-_NO_PASSWORD_SINCE, _STOPS_SINCE = 14, 95
+_NO_PASSWORD_SINCE = _LOOKS_FOR_DISK_SINCE = 14
+_STOPS_SINCE = 95
 
 Write = Callable[[Any, Owned], Bell]
 
@@ -87,7 +89,7 @@ def migrate_live(call: Call, value: Any) -> Write:
 def evacuate(call: Call, value: Any) -> Write:
     """Off a host that is dead; from 2.95 on it is shut down after that."""
     operation = call.new_id()
-    host = value.get("host")
+    host, shared = value.get("host"), _on_shared_storage(call, value)
     if host is not None and not call.deps.book.read(lambda session: book_instances.knows_host(session, host)):
         raise errors.NotFound(f"Compute host {host} could not be found.", code="unknown-host")
 
@@ -100,15 +102,30 @@ def evacuate(call: Call, value: Any) -> Write:
             operation_id=operation,
             host=host,
             stops=call.minor >= _STOPS_SINCE,
+            shared_storage=shared,
         )
 
     return write
+
+
+def _on_shared_storage(call: Call, value: Any) -> bool | None:
+    """What the request says of the server's disk: nothing from 2.14 on."""
+    if call.minor >= _LOOKS_FOR_DISK_SINCE:
+        return None
+    shared = queries.boolean("onSharedStorage", str(value["onSharedStorage"]))
+    if shared and "adminPass" in value:
+        raise errors.InvalidRequest(
+            "admin password can't be changed on existing disk", code="password-on-disk"
+        )
+    return shared
 
 
 def evacuated(call: Call, value: Any) -> Any:
     """The body of the answer to an evacuation: none from 2.14 on."""
     if call.minor >= _NO_PASSWORD_SINCE or not call.deps.settings.enable_instance_password:
         return None
+    if _on_shared_storage(call, value):
+        return {"adminPass": None}
     return {"adminPass": value.get("adminPass") or random_text(call, call.deps.settings.password_length)}
 
 

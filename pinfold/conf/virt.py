@@ -14,6 +14,13 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "ordered faults have struck is counted here for all hosts. Change it to keep several clouds on "
             "one machine apart.",
         ),
+        cfg.BoolOpt(
+            "shared_storage",
+            default=False,
+            help="Whether the disks of this host's guests stand on storage that it shares with the other hosts under "
+            "state_path that say so too: a server that is evacuated from one to another keeps its disk, where it is "
+            "made anew from its image otherwise. Set it on all hosts to try that.",
+        ),
         cfg.StrOpt(
             "fault_file",
             help="JSON file with faults to order: calls of the fake hypervisor fail, hang or are late as it "

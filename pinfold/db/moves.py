@@ -104,7 +104,10 @@ def _move(
             **({"snapshot": image_id, "snapshot_name": f"{instance.name[:240]}-move"} if image_id else {}),
             "flavor": size.flavor if size else instance.flavor,
             "demand": operations.as_json(size.demand if size else instance.demand),
-            "flavors": [_number(session, instance.flavor), _number(session, size.flavor if size else instance.flavor)],
+            "flavors": [
+                _number(session, instance.flavor),
+                _number(session, size.flavor if size else instance.flavor),
+            ],
             "runs": instance.vm_state == states.ACTIVE,
             "source": [node.host, node.name],
             **({"host": host} if host else {}),
@@ -176,8 +179,10 @@ def evacuate(
     operation_id: str,
     host: str | None = None,
     stops: bool = False,
+    shared_storage: bool | None = None,
 ) -> Bell:
     """Open an evacuation from a host that is down, taking an open operation over. ``stops``: it is not to run then.
+    ``shared_storage`` is whether its disk is thought to be within reach; None leaves that to the worker.
 
     Raises as ``resize``; errors.InvalidRequest where the host is up.
     """
@@ -211,6 +216,7 @@ def evacuate(
             "runs": instance.vm_state != states.STOPPED and not stops,
             "source": [current[1].host, current[1].name],
             **({"host": host} if host else {}),
+            **({} if shared_storage is None else {"shared_storage": shared_storage}),
         },
     )
     return Bell(run=(operation_id,))

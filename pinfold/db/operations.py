@@ -414,6 +414,8 @@ def work_for(
         runs=arguments.get("runs", True),
         same_node=arguments.get("same_node", False),
         aborted=arguments.get("aborted", False),
+        source=tuple(arguments["source"]) if operation.kind == "evacuate" else None,
+        shared_storage=arguments.get("shared_storage"),
     )
     return work if rebuild is None else _rebuilding(work, rebuild)
 

@@ -28,6 +28,9 @@ class Work(msgspec.Struct, frozen=True):
     ``leg`` is the worker's part where several workers have one each. ``runs`` is whether the guest is to run once all
     is done; ``same_node`` is whether source and destination of a move are one node. ``refit``: what a rebuilt server
     holds is to be planned anew first.
+
+    ``source`` is the dead host of a server that is evacuated, and its node; ``shared_storage`` what the request says
+    of the server's disk (None: the worker is to look).
     """
 
     operation: str
@@ -57,6 +60,8 @@ class Work(msgspec.Struct, frozen=True):
     refit: bool = False
     target: Target | None = None
     aborted: bool = False
+    source: tuple[str, str] | None = None
+    shared_storage: bool | None = None
 
 
 class Bell(msgspec.Struct, frozen=True):

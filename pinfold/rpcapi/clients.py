@@ -84,6 +84,8 @@ COMPUTE = History(
         (messages.Work, "snapshot_owner"): "1.1",
         (messages.Work, "snapshot_min_disk"): "1.1",
         (messages.Work, "refit"): "1.1",
+        (messages.Work, "source"): "1.1",
+        (messages.Work, "shared_storage"): "1.1",
         (messages.ReportRequest, "arguments"): "1.1",
     },
 )

@@ -38,4 +38,5 @@ def driver_from(
         machine_from(conf).cells,
         disk_gb=conf.fake.disk_gb,
         memory_ratio=memory_ratio,
+        shared_storage=conf.fake.shared_storage,
     )

@@ -58,6 +58,13 @@ class GuestSpec(msgspec.Struct, frozen=True):
     placement: Placement | None = None
 
 
+class Source(msgspec.Struct, frozen=True):
+    """Where a guest was before."""
+
+    host: str
+    node: str
+
+
 class MachineCell(msgspec.Struct, frozen=True):
     """A NUMA cell as the machine reports it, before the configuration divides its CPUs."""
 
@@ -98,6 +105,17 @@ class Driver(Protocol):
 
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         """Define the guest, fill its disk from ``image``, start it. One that is there already is replaced."""
+
+    def shares_disk(self, node: str, instance: str, source: Source) -> bool:
+        """Whether the disk that the guest has at ``source`` can be reached from ``node``, because it stands on
+        storage that both share. Nothing is asked of ``source``, which may be dead."""
+
+    def spawn_on_disk(self, spec: GuestSpec, source: Source, *, power_on: bool) -> None:
+        """Define the guest on the disk that it has at ``source``, with its content, and start it if so asked.
+
+        Both ends have that disk from then on: when one guest is destroyed, the other keeps it. One that is there
+        already is replaced.
+        """
 
     def rebuild(self, spec: GuestSpec, image: Iterator[bytes], *, power_on: bool = True) -> PowerState:
         """Give the guest a new disk and the place of ``spec``, and start it if ``power_on``. One that is not there is

@@ -7,7 +7,7 @@ and fails to order (see ``faults``). The layout on disk is told in ``guests``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 
@@ -32,10 +32,11 @@ from pinfold.virt.driver import (
     Inventory,
     MachineCell,
     PowerState,
+    Source,
     Wish,
 )
 from pinfold.virt.faults import Faults
-from pinfold.virt.guests import GuestFolder, Record, disk_pieces, read_console, write_console
+from pinfold.virt.guests import Build, GuestFolder, Record, disk_pieces, read_console, write_console
 from pinfold.virt.topology import default_machine
 
 HYPERVISOR = Hypervisor("fake", 1000)
@@ -78,7 +79,8 @@ class FakeDriver:
     """All nodes of one host, each a machine of the shape ``topology`` with ``disk_gb``.
 
     ``memory_ratio`` is how far the configuration lets memory be overcommitted. Several drivers, in one
-    process or many, may be open on one ``state_path``.
+    process or many, may be open on one ``state_path``. ``shared_storage``: the disks of this host's guests can be
+    reached by the other hosts beside it that have the same.
 
     Raises errors.ConfigurationError when that cannot be used.
     """
@@ -94,14 +96,16 @@ class FakeDriver:
         *,
         disk_gb: int = 500,
         memory_ratio: float = 1.0,
+        shared_storage: bool = False,
     ) -> None:
         self._runtime = runtime
+        self._shared_storage = shared_storage
         self._cells = tuple(topology) if topology is not None else default_machine().cells
         self._disk_gb = disk_gb
         self._memory_ratio = memory_ratio
         state_path = os.path.abspath(state_path)
         self._state_path = state_path
-        self._folders = {node: _opened(runtime, state_path, node) for node in nodes}
+        self._folders = {node: _opened(runtime, state_path, node, shared_storage) for node in nodes}
         counts = os.path.join(os.path.dirname(state_path), ".faults-used.json")
         self._faults = Faults(runtime, host, fault_file, counts)
 
@@ -124,20 +128,45 @@ class FakeDriver:
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         """Define and start. Raises witness.Refused for what the machine cannot run."""
         with self._call("spawn", spec.node, spec.instance) as folder:
-            self._make(folder, spec, image, RUNNING)
+            self._make(folder, spec, lambda build: build.fill(spec, image), RUNNING)
+
+    def shares_disk(self, node: str, instance: str, source: Source) -> bool:
+        """Whether both hosts have shared storage, and the disk is there."""
+        self._folder(node)
+        _check_name(instance)
+        if not self._shared_storage:
+            return False
+        with _files("shares_disk", node, instance):
+            there = self._found_beside(source.host, source.node)
+            return there is not None and there.shares(instance)
+
+    def spawn_on_disk(self, spec: GuestSpec, source: Source, *, power_on: bool) -> None:
+        """As ``spawn`` (and a ``spawn`` to faults), on a disk that is there. Raises witness.Refused as that does."""
+        with self._call("spawn", spec.node, spec.instance) as folder:
+            there = self._beside(source.host, source.node)
+
+            def share(build: Build) -> None:
+                with there.locked():
+                    if not there.shares(spec.instance):
+                        raise DriverError(
+                            f"The disk of {spec.instance} at {source.node} cannot be reached from {spec.node}."
+                        )
+                    build.share(there.disk(spec.instance))
+
+            self._make(folder, spec, share, RUNNING if power_on else SHUTDOWN)
 
     def rebuild(self, spec: GuestSpec, image: Iterator[bytes], *, power_on: bool = True) -> PowerState:
         """Replace. The old guest is there until the new one is. Raises witness.Refused as ``spawn`` does."""
         state = RUNNING if power_on else SHUTDOWN
         with self._call("rebuild", spec.node, spec.instance) as folder:
-            self._make(folder, spec, image, state)
+            self._make(folder, spec, lambda build: build.fill(spec, image), state)
         return state
 
     def _make(
         self,
         folder: GuestFolder,
         spec: GuestSpec,
-        disk: Iterator[bytes],
+        fill: Callable[[Build], None],
         state: PowerState,
         *,
         aside: bool = False,
@@ -146,7 +175,7 @@ class FakeDriver:
             self._check(spec, folder)
             build = folder.begin(spec.instance)
         try:
-            build.fill(spec, disk)
+            fill(build)
             if state == RUNNING:
                 self._boot(os.path.join(build.path, "console.log"), spec)
             with folder.locked():
@@ -236,7 +265,8 @@ class FakeDriver:
     def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
         """Define, and start if so asked; one that is here already is put aside."""
         with self._call("finish_migration", spec.node, spec.instance) as folder:
-            self._make(folder, spec, disk, RUNNING if power_on else SHUTDOWN, aside=True)
+            state = RUNNING if power_on else SHUTDOWN
+            self._make(folder, spec, lambda build: build.fill(spec, disk), state, aside=True)
 
     def confirm_migration(self, node: str, instance: str, *, same_node: bool) -> None:
         """Remove the guest that was moved away, or the one that was put aside."""
@@ -275,10 +305,14 @@ class FakeDriver:
 
     def _beside(self, host: str, node: str) -> GuestFolder:
         """The folder of another host's node."""
-        path = os.path.join(os.path.dirname(self._state_path), host)
-        if not os.path.isdir(os.path.join(path, node)):
+        found = self._found_beside(host, node)
+        if found is None:
             raise DriverError(f"Node {node} of host {host} cannot be reached from here.")
-        return GuestFolder(self._runtime, path, node)
+        return found
+
+    def _found_beside(self, host: str, node: str) -> GuestFolder | None:
+        path = os.path.join(os.path.dirname(self._state_path), host)
+        return GuestFolder(self._runtime, path, node) if os.path.isdir(os.path.join(path, node)) else None
 
     def revert_migration(self, node: str, instance: str) -> PowerState:
         """The guest that was put aside, if any, is the guest again."""
@@ -333,10 +367,12 @@ def _files(call: str, node: str, instance: str | None) -> Iterator[None]:
         raise DriverError(f"{what} failed: {error}.") from error
 
 
-def _opened(runtime: Runtime, state_path: str, node: str) -> GuestFolder:
+def _opened(runtime: Runtime, state_path: str, node: str, shared: bool) -> GuestFolder:
     _check_name(node)
     try:
-        return GuestFolder(runtime, state_path, node)
+        folder = GuestFolder(runtime, state_path, node)
+        folder.share(shared)
+        return folder
     except OSError as error:
         raise errors.ConfigurationError(
             f"The fake hypervisor cannot keep guests under {state_path} ([fake] state_path): {error}."

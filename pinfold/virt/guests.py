@@ -3,6 +3,7 @@
     <state>/<node>/guests/<instance>/guest.json   what the guest is
                                      disk         a raw, sparse image; tests and people may read and write it
                                      console.log  what it printed; likewise
+    <state>/<node>/shared                         its disks can be reached by other nodes that have this too
 
 One that was put aside by a move on its own node is a folder of the same form in ``aside/``.
 
@@ -143,6 +144,18 @@ class GuestFolder:
         self._known.pop(instance, None)
         os.rename(os.path.join(self._guests, instance), os.path.join(other._guests, instance))
 
+    def share(self, shared: bool) -> None:
+        """Let other nodes reach the disks of this one, or not."""
+        path = os.path.join(self._root, "shared")
+        if shared:
+            durable.replace(path, b"")
+        elif os.path.exists(path):
+            os.unlink(path)
+
+    def shares(self, instance: str) -> bool:
+        """Whether other nodes can reach the guest's disk."""
+        return os.path.exists(os.path.join(self._root, "shared")) and os.path.exists(self.disk(instance))
+
     def put_aside(self, instance: str) -> None:
         """Keep the guest as it is out of the way, if it is there and none is kept already."""
         aside, guest = os.path.join(self._aside, instance), os.path.join(self._guests, instance)
@@ -210,6 +223,13 @@ class Build:
                 os.ftruncate(disk, bound)
         finally:
             os.close(disk)
+
+    def share(self, disk: str) -> None:
+        """Have the same disk as another guest: it is there until both are gone."""
+        path = os.path.join(self.path, "disk")
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.link(disk, path)
 
     def close(self) -> None:
         """It is no longer being built."""

@@ -31,7 +31,7 @@ from pinfold.rpcapi import messages, wire
 from pinfold.rpcapi.context import Context
 from pinfold.runtime import RealRuntime
 from pinfold.virt import witness
-from pinfold.virt.driver import Driver, Guest, GuestSpec, Inventory, PowerState, Wish
+from pinfold.virt.driver import Driver, Guest, GuestSpec, Inventory, PowerState, Source, Wish
 from pinfold.virt.fake import FakeDriver
 from tests.compute.books import SERVER_IMAGE, BookOfTests
 
@@ -167,6 +167,12 @@ class WatchedDriver:
         except witness.Refused as error:
             self._refused.append(error.message)
             raise
+
+    def shares_disk(self, node: str, instance: str, source: Source) -> bool:
+        return self._driver.shares_disk(node, instance, source)
+
+    def spawn_on_disk(self, spec: GuestSpec, source: Source, *, power_on: bool) -> None:
+        self._watch.see("driver.spawn", lambda: self._driver.spawn_on_disk(spec, source, power_on=power_on))
 
     def snapshot(self, node: str, instance: str) -> Iterator[bytes]:
         # Read at once, so that a test that loses it leaves no file open.

@@ -124,7 +124,7 @@ class Cloud:
             images=self.images,
             runtime=self.runtime,
             broker_answers=self.transport.ping,
-            times=times,
+            times=self.box.times,
             settings=Settings(**{"quotas": ROOMY, **settings}),
         )
         self.app = make_app(self.deps, self.conf)

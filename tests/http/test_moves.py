@@ -196,6 +196,26 @@ def test_an_evacuation_is_for_admins_and_from_a_host_that_is_down(cloud: Cloud) 
     assert shown["OS-EXT-SRV-ATTR:host"] == home
 
 
+@pytest.mark.parametrize("shared", [True, False, "yes", "off"])
+def test_before_2_14_the_request_says_whether_the_disk_is_on_shared_storage(
+    cloud: Cloud, shared: bool | str
+) -> None:
+    """There is no password for a disk that is kept."""
+    server, old = cloud.boot(), cloud.client(ADMIN, "2.13")
+    cloud.box.die(cloud.show(server)["OS-EXT-SRV-ATTR:host"])
+    assert cloud.act(server, "evacuate", {}, old).status_code == 400
+    kept = shared in (True, "yes")
+    body = {"onSharedStorage": shared}
+    if kept:
+        assert cloud.act(server, "evacuate", body | {"adminPass": "secret"}, old).status_code == 400
+    answer = cloud.act(server, "evacuate", body, old)
+    assert answer.status_code == 200
+    assert (answer.json()["adminPass"] is None) == kept
+    cloud.box.runner.run(cloud.open_operation(server))
+    assert cloud.box.last.shared_storage == kept
+    assert cloud.act(server, "evacuate", body, cloud.admin).status_code == 400
+
+
 def test_an_evacuation_does_not_heed_a_lock_and_takes_an_operation_over(cloud: Cloud) -> None:
     server = cloud.boot()
     assert cloud.act(server, "shelve").status_code == 202

@@ -12,9 +12,9 @@ from pinfold.api.deps import Deps, Settings
 from pinfold.model import quotas
 from pinfold.rpcapi.context import Context
 from tests.http.cloud import ROOMY, Wsgi
-from tests.moves.town import P1, P2, P4, Town
+from tests.moves.town import P1, P2, P4, S2, Town
 
-FLAVORS = (P1, P2, P4)
+FLAVORS = (P1, P2, P4, S2)
 
 
 class _Conductor:
@@ -31,7 +31,7 @@ class _Conductor:
 
 
 class Api:
-    """An admin before a town."""
+    """An admin before a town, and a member of the admin's project."""
 
     def __init__(self, town: Town) -> None:
         self.town = town
@@ -45,11 +45,16 @@ class Api:
             runtime=town.runtime,
             broker_answers=lambda: True,
             settings=Settings(quotas={**quotas.DEFAULTS, **ROOMY}),
+            times=town.box.times,
         )
-        self.client = httpx.Client(
-            transport=Wsgi(make_app(deps, conf)),
-            base_url="http://town:8774",
-            headers={"X-Auth-Token": "admin:admin", "OpenStack-API-Version": "compute 2.94"},
+        app = Wsgi(make_app(deps, conf))
+        self.client, self.member = (
+            httpx.Client(
+                transport=app,
+                base_url="http://town:8774",
+                headers={"X-Auth-Token": token, "OpenStack-API-Version": "compute 2.94"},
+            )
+            for token in ("admin:admin", "ann:admin:member")
         )
         for flavor in FLAVORS:
             body = {
@@ -79,13 +84,27 @@ class Api:
         ]
         return made
 
-    def act(self, server: str, action: str, value: Any = None) -> int:
-        """The status code of an action."""
-        return self.client.post(f"/v2.1/servers/{server}/action", json={action: value}).status_code
+    def act(self, server: str, action: str, value: Any = None, *, member: bool = False) -> int:
+        """The status code of an action; ``said`` is what else was answered."""
+        client = self.member if member else self.client
+        answer = client.post(f"/v2.1/servers/{server}/action", json={action: value})
+        self.said = answer.text
+        return answer.status_code
 
     def delete(self, server: str) -> int:
         return self.client.delete(f"/v2.1/servers/{server}").status_code
 
+    def abort(self, server: str) -> int | None:
+        """The status code of the end of its live migration, if there is one under way."""
+        url = f"/v2.1/servers/{server}/migrations"
+        moves = self._ok(self.client.get(url)).json()["migrations"]
+        return self.client.delete(f"{url}/{moves[0]['id']}").status_code if moves else None
+
     def show(self, server: str) -> dict[str, Any] | None:
         answer = self.client.get(f"/v2.1/servers/{server}")
         return answer.json()["server"] if answer.status_code == 200 else None
+
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """All that a list shows: soft-deleted ones are not in it."""
+        found = self._ok(self.client.get("/v2.1/servers/detail")).json()["servers"]
+        return {server["id"]: server for server in found}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
-from pinfold.db import hosts
-from pinfold.db.models import Instance, Operation
+from pinfold.db.models import Claim, Instance, Node, Operation, Pin
 from pinfold.model.numa import Placement, held_cpus
 from pinfold.virt.driver import RUNNING
 from pinfold.virt.guests import Record
@@ -23,6 +24,7 @@ HELD = {
     "shelved": ["current"],
     "resized": ["current", "outgoing"],
     "shelved_offloaded": [],
+    "soft-delete": ["current"],
     "building": [],
 }
 
@@ -32,13 +34,44 @@ def cpus_of(placement: Placement | None) -> frozenset[int]:
     return frozenset().union(*(held_cpus(cell) for cell in placement.cells)) if placement else frozenset()
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """What the book says, read at once: servers as id, state, when deleted, and open operation."""
+
+    nodes: dict[int, str]
+    generations: dict[str, int]
+    claims: list[Claim]
+    pins: dict[str, set[int]]
+    servers: list[tuple[str, str, float | None, str | None]]
+
+
 def check(town: Town) -> None:
     """Raises AssertionError. Leftovers are allowed beside everything else."""
-    assert town.book.read(hosts.torn_claims) == []
     assert town.refused == [], "a hypervisor was asked for the impossible"
-    _check_guests(town)
-    _check_states(town)
-    _check_trackers(town)
+    seen = town.book.read(_seen)
+    for claim in seen.claims:
+        assert seen.pins.get(claim.id, set()) == cpus_of(claim.placement), f"the pins of {claim.id} are torn"
+    _check_guests(town, seen)
+    _check_states(seen)
+    _check_trackers(town, seen)
+
+
+def _seen(session: Session) -> Seen:
+    nodes = session.execute(sa.select(Node.id, Node.name, Node.generation)).all()
+    pins: dict[str, set[int]] = {}
+    for claim, cpu in session.execute(sa.select(Pin.claim_id, Pin.cpu)):
+        pins.setdefault(claim, set()).add(cpu)
+    servers = session.execute(
+        sa.select(Instance.id, Instance.vm_state, Instance.deleted_at, Operation.id).outerjoin(
+            Operation, Operation.open_key == Instance.id
+        )
+    )
+    return Seen(
+        {number: name for number, name, _ in nodes},
+        {name: generation for _, name, generation in nodes},
+        list(session.scalars(sa.select(Claim))),
+        pins,
+        [(server, state, gone, operation) for server, state, gone, operation in servers],
+    )
 
 
 def records(town: Town) -> list[Record]:
@@ -51,16 +84,14 @@ def records(town: Town) -> list[Record]:
     ]
 
 
-def _check_guests(town: Town) -> None:
-    claims = town.claims()
-    names = {number: name for name, number in _nodes(town).items()}
+def _check_guests(town: Town, seen: Seen) -> None:
     running: set[str] = set()
     used: set[tuple[str, int]] = set()
     for guest in records(town):
         there = [
             claim
-            for claim in claims
-            if claim.instance_id == guest.instance and names[claim.node_id] == guest.node
+            for claim in seen.claims
+            if claim.instance_id == guest.instance and seen.nodes[claim.node_id] == guest.node
         ]
         assert there, f"{guest.node} has a guest of {guest.instance}, which has no claim there"
         if guest.power_state != RUNNING:
@@ -74,28 +105,13 @@ def _check_guests(town: Town) -> None:
         used |= taken
 
 
-def _nodes(town: Town) -> dict[str, int]:
-    from pinfold.db.models import Node
-
-    return dict(town.book.read(lambda session: session.execute(sa.select(Node.name, Node.id)).all()))
-
-
-def _check_states(town: Town) -> None:
+def _check_states(seen: Seen) -> None:
     """A server without an open operation holds what its state says."""
     held: dict[str, list[str]] = {}
-    for claim in town.claims():
+    for claim in seen.claims:
         if claim.role != "leftover":
             held.setdefault(claim.instance_id, []).append(claim.role)
-    rows = town.book.read(
-        lambda session: session.execute(
-            sa.select(Instance.id, Instance.vm_state, Instance.deleted_at, Operation.id).outerjoin(
-                Operation, Operation.open_key == Instance.id
-            )
-        ).all()
-    )
-    row: Any
-    for row in rows:
-        server, vm_state, deleted_at, operation = row
+    for server, vm_state, deleted_at, operation in seen.servers:
         roles = sorted(held.get(server, []))
         if deleted_at is not None:
             assert not roles, f"{server} is deleted and holds {roles}"
@@ -103,11 +119,14 @@ def _check_states(town: Town) -> None:
             assert roles == HELD[vm_state], f"{server} is {vm_state} and holds {roles}"
 
 
-def _check_trackers(town: Town) -> None:
+def _check_trackers(town: Town, seen: Seen) -> None:
+    """What a worker believes of a node, once it has read what it knows that it has missed."""
+    book: dict[str, set[str]] = {}
+    for claim in seen.claims:
+        book.setdefault(seen.nodes[claim.node_id], set()).add(claim.id)
     for worker in town.workers.values():
-        if not worker.up:
-            continue
-        for node in worker.nodes:
-            believed = worker.tracker.current_view(node)
-            book = town.box.view(node)
-            assert {claim.id for claim in believed.claims} == {claim.id for claim in book.claims}
+        for node in worker.nodes if worker.up else ():
+            believed = worker.tracker.view(node)
+            if believed.generation != seen.generations[node]:
+                believed = worker.tracker.current_view(node)
+            assert {claim.id for claim in believed.claims} == book.get(node, set())

@@ -6,6 +6,7 @@ import pytest
 
 from pinfold.model import errors
 from pinfold.virt.driver import DriverError
+from tests.compute.world import DISK
 from tests.moves.conftest import MakeTown
 from tests.moves.invariants import check
 from tests.moves.town import P1, P2, P4, P6, Town
@@ -214,3 +215,133 @@ def test_deleted_during_it_nothing_is_left(town: Town) -> None:
     town.restart("n1")
     assert town.claims() == []
     assert town.guests(server) == {}
+
+
+# --- with its disk on shared storage ---------------------------------------------------------
+
+
+@pytest.fixture
+def sharing(make_town: MakeTown) -> Town:
+    """Three hosts on shared storage."""
+    return make_town(sharing=("n1", "n2", "n3"))
+
+
+TEXT = b"what it wrote"
+
+
+def test_a_disk_on_shared_storage_goes_on_with_its_content(sharing: Town) -> None:
+    server = sharing.boot(P4)
+    sharing.write_disk(server, TEXT)
+    sharing.power_cut("n1")
+    sharing.evacuate(server)
+    sharing.pump()
+    check(sharing)
+    assert sharing.read_disk(server, len(TEXT)) == TEXT
+    assert sharing.place(server)[0] != "n1"
+    # what the dead host has of it ends, and the disk does not
+    sharing.restart("n1")
+    check(sharing)
+    assert sharing.guests(server) == {sharing.place(server)[1]: RUNS}
+    assert sharing.read_disk(server, len(TEXT)) == TEXT
+
+
+def test_one_that_is_to_be_off_is_not_started_on_its_disk(sharing: Town) -> None:
+    server = sharing.boot(P2, stopped=True)
+    sharing.write_disk(server, TEXT)
+    sharing.power_cut("n1")
+    sharing.evacuate(server, "n2")
+    sharing.pump()
+    check(sharing)
+    assert (sharing.state(server), sharing.read_disk(server, len(TEXT))) == ("stopped", TEXT)
+    console = sharing.disk(server, "n2").with_name("console.log")
+    assert not console.exists()
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["tried again", "its host is back"])
+def test_an_evacuation_that_failed_leaves_the_disk(sharing: Town, returns: bool) -> None:
+    server = sharing.boot(P4)
+    sharing.write_disk(server, TEXT)
+    sharing.power_cut("n1")
+    before = sharing.picture()
+    for worker in sharing.workers.values():
+        worker.watch.on("driver.spawn", "after", lambda: _no(), times=1)
+    sharing.evacuate(server)
+    sharing.pump()
+    check(sharing)
+    assert sharing.picture() == before
+    assert sharing.row(server).fault is not None
+    if returns:
+        sharing.restart("n1")
+    else:
+        sharing.evacuate(server)
+        sharing.pump()
+    sharing.settle(server)
+    check(sharing)
+    assert sharing.guests(server)[sharing.place(server)[1]] == RUNS
+    assert sharing.read_disk(server, len(TEXT)) == TEXT
+
+
+def _no() -> None:
+    raise DriverError("no")
+
+
+def test_evacuated_twice_it_still_has_its_disk(sharing: Town) -> None:
+    server = sharing.boot(P4)
+    sharing.write_disk(server, TEXT)
+    for target in ("n2", "n3"):
+        source = sharing.place(server)[0]
+        sharing.power_cut(source)
+        sharing.force_down(source)
+        sharing.evacuate(server, target)
+        sharing.pump()
+        check(sharing)
+        assert sharing.read_disk(server, len(TEXT)) == TEXT
+    for host in ("n1", "n2"):
+        sharing.force_down(host, False)
+        sharing.restart(host)
+    check(sharing)
+    assert sharing.guests(server) == {"n3": RUNS}
+    assert sharing.read_disk(server, len(TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("kind", ["delete", "shelve"])
+def test_no_host_keeps_a_disk_of_one_that_was_deleted_or_shelved_since(sharing: Town, kind: str) -> None:
+    server = evacuated(sharing)
+    sharing.ask(kind, server)
+    sharing.settle(server)
+    sharing.restart("n1")
+    check(sharing)
+    assert sharing.claims() == []
+    assert not list(sharing.folder.glob("hypervisor/*/*/guests/*"))
+
+
+@pytest.mark.parametrize(("sharing", "said"), [(("n1", "n2"), False), (("n2",), True), ((), True)])
+def test_who_is_wrong_about_the_disk_is_told_so(
+    make_town: MakeTown, sharing: tuple[str, ...], said: bool
+) -> None:
+    town = make_town(hosts=("n1", "n2"), sharing=sharing)
+    server = town.boot(P4)
+    town.power_cut("n1")
+    before = town.picture()
+    town.evacuate(server, shared_storage=said)
+    town.pump()
+    check(town)
+    assert town.picture() == before
+    fault = town.row(server).fault
+    assert fault is not None
+    assert "Invalid state of instance files on shared storage" in fault["message"]
+    town.evacuate(server, shared_storage=not said)
+    town.pump()
+    check(town)
+    assert town.place(server)[0] == "n2"
+
+
+def test_a_host_that_shares_nothing_makes_it_from_its_image(make_town: MakeTown) -> None:
+    town = make_town(hosts=("n1", "n2"), sharing=("n1",))
+    server = town.boot(P4)
+    town.write_disk(server, TEXT)
+    town.power_cut("n1")
+    town.evacuate(server)
+    town.pump()
+    check(town)
+    assert town.read_disk(server, len(TEXT)) == DISK[: len(TEXT)]

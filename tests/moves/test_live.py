@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import pytest
 
 from pinfold.db import moves
 from pinfold.model import errors
+from pinfold.rpcapi.messages import Control
 from tests.moves.invariants import check, cpus_of, records
 from tests.moves.test_faults import fails, on
 from tests.moves.town import P2, P4, Town
@@ -55,7 +57,9 @@ def test_a_failure_leaves_it_where_it_was_and_running(town: Town, call: str) -> 
 
 
 @pytest.mark.parametrize("wish", ["abort", "force"])
-def test_one_that_takes_long_is_aborted_or_forced_to_its_end(town: Town, wish: str) -> None:
+def test_one_that_takes_long_is_aborted_or_forced_to_its_end(
+    town: Town, wish: Literal["abort", "force"]
+) -> None:
     server = town.boot(P2, "n1")
     rule = {"call": "live_migrate", "effect": "hang"}
     (town.folder / "faults.json").write_text(json.dumps([rule]))
@@ -64,7 +68,7 @@ def test_one_that_takes_long_is_aborted_or_forced_to_its_end(town: Town, wish: s
 
     def wished() -> None:
         town.book.write(lambda session: moves.wish(session, server, operation, wish == "abort"))
-        town.workers["n1"].tools.jobs._told[operation] = wish
+        town.box.compute.control("n1", Control(operation, wish))
 
     on(town, "n1 driver.live_migrate", wished)
     town.pump()

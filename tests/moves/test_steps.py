@@ -27,13 +27,14 @@ class Course(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A move: what comes before it, and the request. ``one_host``: source and destination are one; ``kills`` a host
-    before the request."""
+    """A move: what comes before it, and the request. ``one_host``: source and destination are one; ``sharing``: on
+    shared storage; ``kills`` a host before the request."""
 
     name: str
     prepare: Callable[[Town], str]
     ask: Callable[[Town, str], None]
     one_host: bool = False
+    sharing: bool = False
     kills: str | None = None
     may_stop: bool = False
 
@@ -66,6 +67,12 @@ def _stopped(town: Town) -> str:
     return town.boot(P2, stopped=True)
 
 
+def _with_disk(town: Town) -> str:
+    server = town.boot(P2)
+    town.write_disk(server, b"what it wrote")
+    return server
+
+
 CASES = (
     Case("resize", Town.boot, Town.resize),
     Case("resize on its host", Town.boot, Town.resize, one_host=True),
@@ -76,6 +83,7 @@ CASES = (
     Case("revert on its host", _resized, Town.revert, one_host=True, may_stop=True),
     Case("live migrate", Town.boot, Town.live_migrate),
     Case("evacuate", Town.boot, Town.evacuate, kills="n1"),
+    Case("evacuate on its disk", _with_disk, Town.evacuate, kills="n1", sharing=True),
 )
 EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -83,7 +91,7 @@ EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def town_for(case: Case, make_town: MakeTown) -> Town:
     if case.one_host:
         return make_town(hosts=("n1",), allow_resize_to_same_host=True)
-    return make_town(hosts=("n1", "n2"))
+    return make_town(hosts=("n1", "n2"), sharing=("n1", "n2") if case.sharing else ())
 
 
 def course(case: Case, town: Town) -> Course:

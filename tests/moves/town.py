@@ -6,6 +6,7 @@ says so. Every call of a worker is an event, at which it can fail, be lost, be d
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ from pinfold.compute.settings import Settings
 from pinfold.compute.tracker import ResourceTracker
 from pinfold.conductor.settings import Settings as ConductorSettings
 from pinfold.db import moves, starts
-from pinfold.db.models import Claim, Instance, Operation, Service
+from pinfold.db.models import Claim, Instance, Node, Operation, Service
 from pinfold.db.session import Book
 from pinfold.image.files import FileStore
 from pinfold.image.store import Image
+from pinfold.model import power
 from pinfold.model.request import Demand, demand_for
 from pinfold.model.work import Bell, Work
 from pinfold.rpcapi import messages
@@ -42,6 +44,7 @@ from tests.conductor.box import WHO, Box
 IMAGE = "00000000-0000-4000-8000-000000000001"
 CONTEXT = Context("req-town")
 At = Callable[[int, str, str], None]
+_LOOKS = ("guest", "guests", "node_view", "list")
 
 
 def flavor(name: str, vcpus: int, *, dedicated: bool = True, disk: int = 1) -> dict[str, Any]:
@@ -74,6 +77,17 @@ P1, P2, P4, P6 = (flavor(f"p{size}", size) for size in (1, 2, 4, 6))
 S2 = flavor("s2", 2, dedicated=False)
 
 
+class Seeded(RealRuntime):
+    """The real world, but that the same dice fall each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._dice = random.Random(1)
+
+    def random(self) -> random.Random:
+        return self._dice
+
+
 class Worker:
     """The worker of one host, whose process can die and be started again; its hypervisor lives on."""
 
@@ -81,7 +95,12 @@ class Worker:
         self.town, self.host, self.nodes = town, host, tuple(nodes)
         folder = town.folder / "hypervisor" / host
         self.hypervisor = FakeDriver(
-            town.runtime, host, self.nodes, str(folder), str(town.folder / "faults.json")
+            town.runtime,
+            host,
+            self.nodes,
+            str(folder),
+            str(town.folder / "faults.json"),
+            shared_storage=host in town.sharing,
         )
         self.watch = Watch()
         self.up = False
@@ -163,7 +182,8 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 class Town:
-    """``hosts`` name a host, or a host with its nodes."""
+    """``nodes`` are those of a host, if they are not the one of its name; the disks of hosts that are ``sharing``
+    stand on shared storage."""
 
     def __init__(
         self,
@@ -171,16 +191,18 @@ class Town:
         book: Book,
         hosts: Sequence[str] = ("n1", "n2", "n3"),
         nodes: dict[str, Sequence[str]] | None = None,
+        sharing: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.folder = folder
-        self.runtime = RealRuntime()
+        self.sharing = frozenset(sharing)
+        self.runtime = Seeded()
         self.images = FileStore(self.runtime, str(folder / "images"))
         now = self.runtime.now()
         self.images.create(Image(IMAGE, "tiny", "queued", "project", "public", now, now))
         self.images.upload(IMAGE, [DISK])
         self.image = IMAGE
-        self.box = Box(book, self.images, ConductorSettings(host="conductor-1", **settings))
+        self.box = Box(book, self.images, ConductorSettings(host="conductor-1", **settings), self.runtime)
         self.book = book
         self.at: At | None = None
         self.events: list[str] = []
@@ -189,6 +211,7 @@ class Town:
         self.patience = 5.0
         self.twice = False
         self.fillers: list[str] = []
+        self.box.compute.on_control = self._control
         self.workers = {host: Worker(self, host, (nodes or {}).get(host, (host,))) for host in hosts}
         for worker in self.workers.values():
             worker.start()
@@ -215,6 +238,10 @@ class Town:
         except Killed:
             worker.up = False
 
+    def _control(self, host: str, wish: messages.Control) -> None:
+        """Tests carry work out in their own thread, so that the worker's jobs do not know of it."""
+        self.workers[host].tools.jobs._told[wish.operation] = wish.wish
+
     def kill(self, host: str) -> None:
         """kill -9 of a worker, and long enough for everybody to notice."""
         self.workers[host].up = False
@@ -231,12 +258,13 @@ class Town:
                 worker.start()
 
     def power_cut(self, host: str) -> None:
-        """The machine stops: its guests with it."""
+        """The machine stops: its guests with it, but those whose memory is on disk."""
         self.kill(host)
         worker = self.workers[host]
         for node in worker.nodes:
             for guest in worker.hypervisor.list(node):
-                worker.hypervisor.power_off(node, guest.instance)
+                if guest.power_state != power.SUSPENDED:
+                    worker.hypervisor.power_off(node, guest.instance)
 
     def force_down(self, host: str, down: bool = True) -> None:
         """An operator says that the host is fenced."""
@@ -251,22 +279,35 @@ class Town:
         self.box.sweeper.operations()
         self.pump()
 
-    def settle(self, *servers: str) -> None:
-        """Until nothing is under way any more: leases run out again and again, then the time of the operations."""
+    def settle(self, *servers: str, audits: bool = True) -> None:
+        """Until nothing is under way any more: leases run out again and again, then the time of the operations. An
+        audit may find something to do."""
         self.pump()
         for _ in range(3):
             for number in range(12):
-                busy = [server for server in servers if self.open_kind(server)]
+                busy = [server for server in self.busy() if server in servers]
                 if not busy:
                     break
                 for server in busy:
                     self.sweep(server, deadline=number > 8)
-            # an audit may find something to do
+            if not audits:
+                break
+            seen = len(self.events)
             for worker in self.workers.values():
                 if worker.up:
                     worker.reconcile()
             self.pump()
+            if not any(event.split(".")[1] not in _LOOKS for event in self.events[seen:]):
+                break
         self.box.sweeper.outbox()
+
+    def busy(self) -> list[str]:
+        """The servers with an open operation."""
+        return self.book.read(
+            lambda session: list(
+                session.scalars(sa.select(Operation.open_key).where(Operation.open_key >= ""))
+            )
+        )
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -293,8 +334,8 @@ class Town:
     def live_migrate(self, server: str, host: str | None = None) -> None:
         self._start(moves.live_migrate, server, host=host)
 
-    def evacuate(self, server: str, host: str | None = None, *, stops: bool = False) -> None:
-        self._start(moves.evacuate, server, host=host, stops=stops)
+    def evacuate(self, server: str, host: str | None = None, **more: Any) -> None:
+        self._start(moves.evacuate, server, host=host, **more)
 
     def confirm(self, server: str) -> None:
         self._start(moves.confirm, server)
@@ -376,18 +417,26 @@ class Town:
         node = self.roles(server)["current"]
         return next((worker.host, node) for worker in self.workers.values() if node in worker.nodes)
 
+    def places(self) -> list[tuple[str, str, str]]:
+        """Role, server and node of each claim there is."""
+        query = sa.select(Claim.role, Claim.instance_id, Node.name).join(Node, Node.id == Claim.node_id)
+        return [tuple(row) for row in self.book.read(lambda session: session.execute(query).all())]  # type: ignore[misc]
+
     def used(self, node: str) -> set[int]:
         return self.box.used(node)
 
     def guests(self, server: str) -> dict[str, int]:
         """Power state by node."""
-        return {
-            node: guest.power_state
-            for worker in self.workers.values()
-            for node in worker.nodes
-            for guest in worker.hypervisor.list(node)
-            if guest.instance == server
-        }
+        return self.all_guests().get(server, {})
+
+    def all_guests(self) -> dict[str, dict[str, int]]:
+        """Power state by server and node."""
+        found: dict[str, dict[str, int]] = {}
+        for worker in self.workers.values():
+            for node in worker.nodes:
+                for guest in worker.hypervisor.list(node):
+                    found.setdefault(guest.instance, {})[node] = guest.power_state
+        return found
 
     def disk(self, server: str, node: str) -> Path:
         return next(self.folder.glob(f"hypervisor/*/{node}/guests/{server}/disk"))

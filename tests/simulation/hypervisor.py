@@ -27,6 +27,7 @@ from pinfold.virt.driver import (
     Inventory,
     MachineCell,
     PowerState,
+    Source,
     Wish,
 )
 from pinfold.virt.guests import Record
@@ -211,6 +212,12 @@ class SimDriver:
     def spawn(self, spec: GuestSpec, image: Iterator[bytes]) -> None:
         disk = b"".join(image)
         self._ask("spawn", spec.node, spec.instance, lambda machine: self._boot(machine, spec, disk, RUNNING))
+
+    def shares_disk(self, node: str, instance: str, source: Source) -> bool:
+        return False
+
+    def spawn_on_disk(self, spec: GuestSpec, source: Source, *, power_on: bool) -> None:
+        raise DriverError("These hypervisors share no storage.")
 
     def _boot(self, machine: Machine, spec: GuestSpec, disk: bytes, state: PowerState) -> None:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from pinfold.model import errors
 from pinfold.model.numa import HostPages, PlacedCell, Placement
 from pinfold.runtime import RealRuntime
-from pinfold.virt.driver import DriverError, GuestSpec, MachineCell
+from pinfold.virt.driver import SHUTDOWN, DriverError, GuestSpec, MachineCell, Source
 from pinfold.virt.fake import FakeDriver
 from pinfold.virt.guests import CONSOLE_KEPT, guest_folder
 from pinfold.virt.witness import Refused
@@ -250,6 +251,66 @@ def test_a_guest_record_that_cannot_be_read_is_no_absence(tmp_path: Path, driver
     (Path(guest_folder(str(tmp_path / "host-1"), "a", "x")) / "guest.json").write_text("{")
     with pytest.raises(DriverError, match=r"guest\.json"):
         driver.list("a")
+
+
+# --- shared storage --------------------------------------------------------------------------
+
+
+def beside(root: Path, name: str, *, shared: bool) -> FakeDriver:
+    return FakeDriver(RealRuntime(), name, [name], str(root / name), shared_storage=shared)
+
+
+def made_at(root: Path, name: str, *, shared: bool = True) -> tuple[FakeDriver, GuestSpec]:
+    """A host with a guest that has written to its disk, and is off now."""
+    host, guest = beside(root, name, shared=shared), spec(pins=[1])
+    guest = msgspec.structs.replace(guest, node=name)
+    spawn(host, guest)
+    with open(disk_of(root, name, guest), "r+b") as disk:
+        disk.write(b"written")
+    host.power_off(name, guest.instance)
+    return host, guest
+
+
+def disk_of(root: Path, name: str, guest: GuestSpec) -> Path:
+    return Path(guest_folder(str(root / name), name, guest.instance)) / "disk"
+
+
+def test_a_disk_on_shared_storage_is_that_of_both_guests_until_both_are_gone(tmp_path: Path) -> None:
+    one, guest = made_at(tmp_path, "one")
+    two, source = beside(tmp_path, "two", shared=True), Source("one", "one")
+    assert two.shares_disk("two", guest.instance, source)
+    for _ in range(2):
+        two.spawn_on_disk(msgspec.structs.replace(guest, node="two"), source, power_on=True)
+    disk = disk_of(tmp_path, "two", guest)
+    assert disk.open("rb").read(7) == b"written"
+    one.destroy("one", guest.instance)
+    assert disk.open("rb").read(7) == b"written"
+    assert not two.shares_disk("two", guest.instance, source)
+    two.destroy("two", guest.instance)
+    assert not disk.exists()
+
+
+def test_a_guest_that_is_taken_back_leaves_the_disk_to_the_other(tmp_path: Path) -> None:
+    _, guest = made_at(tmp_path, "one")
+    two, source = beside(tmp_path, "two", shared=True), Source("one", "one")
+    two.spawn_on_disk(msgspec.structs.replace(guest, node="two"), source, power_on=False)
+    assert [found.power_state for found in two.list("two")] == [SHUTDOWN]
+    two.destroy("two", guest.instance)
+    assert disk_of(tmp_path, "one", guest).open("rb").read(7) == b"written"
+
+
+@pytest.mark.parametrize(("one_shares", "two_shares"), [(True, False), (False, True), (False, False)])
+def test_a_disk_is_shared_only_where_both_hosts_share(
+    tmp_path: Path, one_shares: bool, two_shares: bool
+) -> None:
+    _, guest = made_at(tmp_path, "one", shared=one_shares)
+    two, source = beside(tmp_path, "two", shared=two_shares), Source("one", "one")
+    assert not two.shares_disk("two", guest.instance, source)
+    assert not two.shares_disk("two", guest.instance, Source("nowhere", "nowhere"))
+    if not one_shares:
+        with pytest.raises(DriverError, match="cannot be reached"):
+            two.spawn_on_disk(msgspec.structs.replace(guest, node="two"), source, power_on=True)
+        assert two.list("two") == ()
 
 
 def test_a_machine_of_another_shape_is_reported_and_filled(tmp_path: Path) -> None:
