@@ -158,7 +158,7 @@ def test_a_worker_is_up_until_when_messages_have_reached_it(box: Box) -> None:
 def test_a_deaf_worker_is_an_error_in_the_log_and_a_number(
     box: Box, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard(box, unheard=20.0, deaf=True, ready=False)
+    heard(box, unheard=box.settings.times.service_down + 5, deaf=True, ready=False)
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert any("host n1 takes nothing from its queue" in error for error in errors)
     assert not is_up(box, "n1")
