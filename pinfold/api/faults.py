@@ -14,6 +14,8 @@ from pinfold.model import errors
 LOG = logging.getLogger(__name__)
 
 ERROR_HEADER = "X-Pinfold-Error"
+#: What a request that was accepted has asked for, and what will come of it.
+WARNING_HEADER = "X-Pinfold-Warning"
 
 # The name of the body's one key, by status (others are computeFault).
 NAMES = {
@@ -87,6 +89,12 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.Unavailable, 503),
     (TooLate, 504),
 )
+
+
+def warning(text: str) -> str:
+    """The text as a header can have it: printable ASCII on one line, others escaped."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in plain)[:500]
 
 
 def body(status: int, message: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 from oslo_db import exception as db_errors
 
 from pinfold.api import query as queries
-from pinfold.api.call import Call
+from pinfold.api.call import Call, Reply
+from pinfold.api.faults import WARNING_HEADER, warning
 from pinfold.api.listing import STRICT_SINCE, allowed, limit_of, next_link, sort_of
 from pinfold.db import flavors as book_flavors
 from pinfold.db.flavors import SORTABLE, FlavorRow
@@ -223,22 +224,22 @@ def spec(call: Call, flavor: str, key: str) -> dict[str, Any]:
     return {key: row.extra_specs[key]}
 
 
-def add_specs(call: Call, flavor: str) -> dict[str, Any]:
+def add_specs(call: Call, flavor: str) -> Reply:
     """Add or change extra specs."""
     call.authorize(call.project)
-    added = _checked(call, call.body["extra_specs"])
+    added, headers = _checked(call, call.body["extra_specs"])
     _change(call, flavor, lambda known, _session: known | added)
-    return {"extra_specs": added}
+    return Reply({"extra_specs": added}, headers=headers)
 
 
-def set_spec(call: Call, flavor: str, key: str) -> dict[str, Any]:
+def set_spec(call: Call, flavor: str, key: str) -> Reply:
     """Change the one extra spec that both the URL and the body name."""
     call.authorize(call.project)
     if key not in call.body:
         raise errors.InvalidRequest("Request body and URI mismatch", code="invalid-field")
-    added = _checked(call, call.body)
+    added, headers = _checked(call, call.body)
     _change(call, flavor, lambda known, _session: known | added)
-    return added
+    return Reply(added, headers=headers)
 
 
 def remove_spec(call: Call, flavor: str, key: str) -> None:
@@ -265,8 +266,9 @@ def _change(call: Call, flavor: str, change: Any) -> None:
     call.deps.book.write(write)
 
 
-def _checked(call: Call, values: dict[str, Any]) -> dict[str, str]:
-    """As texts. From 2.86 on, names and values must be known; before, what is wrong is logged and kept."""
+def _checked(call: Call, values: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """As texts, and headers. From 2.86 on, names and values must be known; before, what is wrong is kept, logged, and
+    said in a header."""
     specs = {name: _text(value) for name, value in values.items()}
     try:
         validate_extra_specs(specs)
@@ -274,7 +276,8 @@ def _checked(call: Call, values: dict[str, Any]) -> dict[str, str]:
         if call.minor >= _SPECS_CHECKED_SINCE:
             raise
         LOG.warning("An extra spec was kept that no server can be made with: %s", error)
-    return specs
+        return specs, {WARNING_HEADER: warning(error.message)}
+    return specs, {}
 
 
 def _text(value: Any) -> str:

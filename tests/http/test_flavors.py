@@ -196,15 +196,37 @@ def test_extra_specs_are_added_changed_and_removed(any_cloud: Cloud) -> None:
         ({"hw:numa_nodes": "0"}, "hw:numa_nodes"),
     ],
 )
-def test_extra_specs_are_checked_from_2_86_on_and_logged_before(
+def test_extra_specs_are_checked_from_2_86_on_and_before_kept_with_a_warning(
     cloud: Cloud, specs: dict[str, str], named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = cloud.client(ADMIN, "2.86").post(SPECS, json={"extra_specs": specs})
     assert answer.status_code == 400
     assert named in answer.text
     with caplog.at_level(logging.WARNING, "pinfold.api.flavors"):
-        assert cloud.client(ADMIN, "2.85").post(SPECS, json={"extra_specs": specs}).status_code == 200
+        kept = cloud.client(ADMIN, "2.85").post(SPECS, json={"extra_specs": specs})
+    assert (kept.status_code, kept.json()) == (200, {"extra_specs": specs})
     assert named in caplog.text
+    assert named in kept.headers["X-Pinfold-Warning"]
+    ((name, value),) = specs.items()
+    again = cloud.client(ADMIN, "2.1").put(f"{SPECS}/{name}", json={name: value})
+    assert (again.status_code, again.headers["X-Pinfold-Warning"]) == (
+        200,
+        kept.headers["X-Pinfold-Warning"],
+    )
+    assert cloud.admin.get(SPECS).json()["extra_specs"].items() >= specs.items()
+
+
+def test_a_warning_is_one_line_of_ascii_whatever_was_sent(cloud: Cloud) -> None:
+    specs = {"hw:cpu_policy": "\u2603\r\nX-Other: 1"}
+    answer = cloud.client(ADMIN, "2.1").post(SPECS, json={"extra_specs": specs})
+    assert answer.status_code == 200
+    assert r"\u2603\x0d\x0aX-Other: 1" in answer.headers["X-Pinfold-Warning"]
+    assert "X-Other" not in answer.headers
+
+
+def test_there_is_no_warning_where_there_is_nothing_wrong(cloud: Cloud) -> None:
+    answer = cloud.client(ADMIN, "2.1").post(SPECS, json={"extra_specs": {"hw:numa_nodes": "1", "a:b": "c"}})
+    assert "X-Pinfold-Warning" not in answer.headers
 
 
 @pytest.mark.parametrize(
