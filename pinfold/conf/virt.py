@@ -14,6 +14,12 @@ OPTIONS: dict[str, list[cfg.Opt]] = {
             "ordered faults have struck is counted here for all hosts. Change it to keep several clouds on "
             "one machine apart.",
         ),
+        cfg.StrOpt(
+            "cpu_model",
+            default="fake",
+            help="What running guests see of this host's CPUs: they are moved live only to a host with the same. "
+            "Set it on some hosts to see a live migration refused.",
+        ),
         cfg.BoolOpt(
             "shared_storage",
             default=False,

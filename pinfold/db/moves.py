@@ -110,6 +110,7 @@ def _move(
             ],
             "runs": instance.vm_state == states.ACTIVE,
             "source": [node.host, node.name],
+            **({"hypervisor": operations.as_json(node.report.hypervisor)} if kind == "live_migrate" else {}),
             **({"host": host} if host else {}),
         },
     )

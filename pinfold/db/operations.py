@@ -19,6 +19,7 @@ from pinfold.db.models import Claim, Instance, Node, Operation, Outbox
 from pinfold.db.session import AGAIN
 from pinfold.db.types import epoch
 from pinfold.model import errors, power, states
+from pinfold.model.host import Hypervisor
 from pinfold.model.rebuild import Rebuild
 from pinfold.model.request import Demand
 from pinfold.model.work import Times, Work
@@ -416,6 +417,9 @@ def work_for(
         aborted=arguments.get("aborted", False),
         source=tuple(arguments["source"]) if operation.kind == "evacuate" else None,
         shared_storage=arguments.get("shared_storage"),
+        hypervisor=msgspec.convert(arguments["hypervisor"], Hypervisor)
+        if "hypervisor" in arguments
+        else None,
     )
     return work if rebuild is None else _rebuilding(work, rebuild)
 

@@ -15,12 +15,13 @@ from pinfold.model.request import Demand
 
 
 class Hypervisor(msgspec.Struct, frozen=True):
-    """What runs a node's guests, for people to read. ``booted_at`` is in seconds since 1970, None where the
-    hypervisor does not tell."""
+    """What runs a node's guests. ``booted_at`` is in seconds since 1970, None where the hypervisor does not tell;
+    ``cpu`` is what running guests see of its CPUs, in the hypervisor's own words."""
 
     type: str = "unknown"
     version: int = 0
     booted_at: float | None = None
+    cpu: str = ""
 
 
 class NodeReport(msgspec.Struct, frozen=True):

@@ -205,6 +205,7 @@ KINDS = {
             (
                 Step("schedule", "conductor", shows="migrating"),
                 Step("claim", "compute", shows="migrating", undo="release", leg=CLAIM),
+                Step("check", "compute", shows="migrating", leg=CLAIM),
                 Step("live_migrate", "compute", shows="migrating", leg=HAND_OVER),
                 Step("settle", "compute", shows="migrating", leg=SETTLE),
                 Step("withdraw", "compute", shows="migrating", leg=WITHDRAW),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pinfold.model.host import Hypervisor
 from pinfold.model.numa import Placement
 from pinfold.model.request import Demand
 
@@ -30,7 +31,8 @@ class Work(msgspec.Struct, frozen=True):
     holds is to be planned anew first.
 
     ``source`` is the dead host of a server that is evacuated, and its node; ``shared_storage`` what the request says
-    of the server's disk (None: the worker is to look).
+    of the server's disk (None: the worker is to look). ``hypervisor`` is what runs a guest that is to be moved
+    live.
     """
 
     operation: str
@@ -62,6 +64,7 @@ class Work(msgspec.Struct, frozen=True):
     aborted: bool = False
     source: tuple[str, str] | None = None
     shared_storage: bool | None = None
+    hypervisor: Hypervisor | None = None
 
 
 class Bell(msgspec.Struct, frozen=True):

@@ -86,6 +86,7 @@ COMPUTE = History(
         (messages.Work, "refit"): "1.1",
         (messages.Work, "source"): "1.1",
         (messages.Work, "shared_storage"): "1.1",
+        (messages.Work, "hypervisor"): "1.1",
         (messages.ReportRequest, "arguments"): "1.1",
     },
 )

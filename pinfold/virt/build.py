@@ -39,4 +39,5 @@ def driver_from(
         disk_gb=conf.fake.disk_gb,
         memory_ratio=memory_ratio,
         shared_storage=conf.fake.shared_storage,
+        cpu_model=conf.fake.cpu_model,
     )

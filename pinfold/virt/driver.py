@@ -164,6 +164,10 @@ class Driver(Protocol):
         """Be as before the move: a guest that was put aside, off, takes the place of the new one; nothing happens
         when none was."""
 
+    def check_live_migration(self, spec: GuestSpec, source: Hypervisor) -> None:
+        """Whether a guest that runs on ``source`` could go on here as ``spec``, as far as can be said before it is
+        moved: raises DriverError if not. Nothing is changed."""
+
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         """Move a running (or paused) guest with its disk to node ``spec.node`` of ``host``, where it is ``spec``; it
         does not stop for more than a moment. After it the guest is at one end only, whatever is raised; repeated,

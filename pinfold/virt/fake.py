@@ -80,7 +80,8 @@ class FakeDriver:
 
     ``memory_ratio`` is how far the configuration lets memory be overcommitted. Several drivers, in one
     process or many, may be open on one ``state_path``. ``shared_storage``: the disks of this host's guests can be
-    reached by the other hosts beside it that have the same.
+    reached by the other hosts beside it that have the same. Running guests are taken from hosts of the same
+    ``cpu_model``.
 
     Raises errors.ConfigurationError when that cannot be used.
     """
@@ -97,8 +98,10 @@ class FakeDriver:
         disk_gb: int = 500,
         memory_ratio: float = 1.0,
         shared_storage: bool = False,
+        cpu_model: str = "fake",
     ) -> None:
         self._runtime = runtime
+        self._cpu = cpu_model
         self._shared_storage = shared_storage
         self._cells = tuple(topology) if topology is not None else default_machine().cells
         self._disk_gb = disk_gb
@@ -116,7 +119,8 @@ class FakeDriver:
     def inventory(self, node: str) -> Inventory:
         """The machine of a node."""
         with self._call("inventory", node):
-            return Inventory(node, self._cells, self._disk_gb, HYPERVISOR)
+            hypervisor = msgspec.structs.replace(HYPERVISOR, cpu=self._cpu)
+            return Inventory(node, self._cells, self._disk_gb, hypervisor)
 
     def list(self, node: str) -> tuple[Guest, ...]:
         """All guests of the node, in order of instance."""
@@ -276,6 +280,17 @@ class FakeDriver:
                     folder.forget_aside(instance)
                 else:
                     folder.remove(instance)
+
+    def check_live_migration(self, spec: GuestSpec, source: Hypervisor) -> None:
+        """The same kind of hypervisor, the same CPU, and room beside the guests that are here."""
+        with self._call("check_live_migration", spec.node, spec.instance) as folder:
+            if (source.type, source.cpu) != (HYPERVISOR.type, self._cpu):
+                raise DriverError(
+                    f"{spec.node} cannot go on with guest {spec.instance}: it runs on {source.type} with CPU "
+                    f"{source.cpu or 'unknown'}, and here is {HYPERVISOR.type} with CPU {self._cpu}."
+                )
+            with folder.locked():
+                self._check(spec, folder)
 
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         """Move the guest's folder to that of the other host, which stands beside this one's."""

@@ -52,6 +52,7 @@ CALLS = frozenset(
         "finish_migration",
         "confirm_migration",
         "revert_migration",
+        "check_live_migration",
         "live_migrate",
         "console_log",
         "inventory",

@@ -200,6 +200,11 @@ class WatchedDriver:
             lambda: self._driver.confirm_migration(node, instance, same_node=same_node),
         )
 
+    def check_live_migration(self, spec: GuestSpec, source: host.Hypervisor) -> None:
+        self._watch.see(
+            "driver.check_live_migration", lambda: self._driver.check_live_migration(spec, source)
+        )
+
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         self._watch.see(
             "driver.live_migrate", lambda: self._driver.live_migrate(node, instance, spec, host, wish)

@@ -10,9 +10,10 @@ import pytest
 from pinfold.db import moves
 from pinfold.model import errors
 from pinfold.rpcapi.messages import Control
+from tests.moves.conftest import MakeTown
 from tests.moves.invariants import check, cpus_of, records
 from tests.moves.test_faults import fails, on
-from tests.moves.town import P2, P4, Town
+from tests.moves.town import P1, P2, P4, Town
 
 RUNS, OFF = 1, 4
 
@@ -39,7 +40,37 @@ def test_a_stopped_server_is_not_moved_live(town: Town) -> None:
         town.live_migrate(server)
 
 
-@pytest.mark.parametrize("call", ["n2 conductor.claim", "n1 driver.live_migrate"])
+def test_a_host_with_another_cpu_is_refused_before_anything_is_moved(make_town: MakeTown) -> None:
+    town = make_town(hosts=("n1", "n2"), cpus={"n2": "newer"})
+    server = town.boot(P2, "n1")
+    before = town.picture()
+    town.events.clear()
+    town.live_migrate(server)
+    town.pump()
+    check(town)
+    assert town.picture() == before
+    fault = town.row(server).fault
+    assert fault is not None
+    assert fault["message"].endswith(
+        f"n2 cannot go on with guest {server}: it runs on fake with CPU fake, and here is fake with CPU newer."
+    )
+    assert not [event for event in town.events if event.startswith("n1 driver")]
+
+
+def test_the_next_host_is_tried_after_one_that_cannot_take_it(make_town: MakeTown) -> None:
+    town = make_town(cpus={"n2": "newer"})
+    server = town.boot(P2, "n1")
+    town.boot(P1, "n3")  # so that n2 comes first
+    town.live_migrate(server)
+    town.pump()
+    check(town)
+    assert town.guests(server) == {"n3": RUNS}
+    assert town.used("n2") == set()
+
+
+@pytest.mark.parametrize(
+    "call", ["n2 conductor.claim", "n2 driver.check_live_migration", "n1 driver.live_migrate"]
+)
 def test_a_failure_leaves_it_where_it_was_and_running(town: Town, call: str) -> None:
     server = town.boot(P2, "n1")
     before = town.picture()

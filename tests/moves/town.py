@@ -7,7 +7,7 @@ says so. Every call of a worker is an event, at which it can fail, be lost, be d
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,7 @@ class Worker:
             str(folder),
             str(town.folder / "faults.json"),
             shared_storage=host in town.sharing,
+            cpu_model=town.cpus.get(host, "fake"),
         )
         self.watch = Watch()
         self.up = False
@@ -183,7 +184,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 class Town:
     """``nodes`` are those of a host, if they are not the one of its name; the disks of hosts that are ``sharing``
-    stand on shared storage."""
+    stand on shared storage. ``cpus`` are models of hosts that have other ones than most."""
 
     def __init__(
         self,
@@ -192,10 +193,12 @@ class Town:
         hosts: Sequence[str] = ("n1", "n2", "n3"),
         nodes: dict[str, Sequence[str]] | None = None,
         sharing: Sequence[str] = (),
+        cpus: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.folder = folder
         self.sharing = frozenset(sharing)
+        self.cpus = cpus or {}
         self.runtime = Seeded()
         self.images = FileStore(self.runtime, str(folder / "images"))
         now = self.runtime.now()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pinfold.model.host import Hypervisor as HypervisorFacts
 from pinfold.model.numa import held_cpus
 from pinfold.virt import witness
 from pinfold.virt.driver import (
@@ -271,6 +272,9 @@ class SimDriver:
 
         state: PowerState = self._ask("revert_migration", node, instance, act)
         return state
+
+    def check_live_migration(self, spec: GuestSpec, source: HypervisorFacts) -> None:
+        raise DriverError("These hypervisors do not move guests while they run.")
 
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         raise DriverError("These hypervisors do not move guests while they run.")

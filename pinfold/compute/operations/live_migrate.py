@@ -1,4 +1,5 @@
-"""Live migration: the destination claims, the source hands its guest over; where that cannot say, the other does."""
+"""Live migration: the destination claims and checks, the source hands its guest over; where that cannot say, the
+other does."""
 
 from __future__ import annotations
 
@@ -81,7 +82,20 @@ def settle(attempt: Attempt) -> None:
         raise Failed("The guest had not been handed over when its host died.", code="not-here", gone=True)
 
 
-_CLAIM = {"claim": Deed(spawning.claim, undo=spawning.nothing, begins=False)}
+def check(attempt: Attempt) -> None:
+    """The hypervisor here is asked before anything is moved. Raises Failed: the guest goes on where it is."""
+    source = attempt.work.hypervisor
+    if source is not None:
+        attempt.drive(
+            "accepted for a live migration",
+            lambda: attempt.tools.driver.check_live_migration(spawning.spec_of(attempt), source),
+        )
+
+
+_CLAIM = {
+    "claim": Deed(spawning.claim, undo=spawning.nothing, begins=False),
+    "check": Deed(check, undo=spawning.nothing),
+}
 PLANS = (
     Plan("live_migrate", _CLAIM, driver.NOSTATE, states.CLAIM, moving.nothing_made, "incoming"),
     Plan("live_migrate", {"live_migrate": Deed(hand_over)}, driver.NOSTATE, states.HAND_OVER),
