@@ -97,3 +97,62 @@ def test_a_host_that_is_down_is_drained_by_evacuation(town: Town) -> None:
     assert "left over" in (task.why or "")
     town.restart("n1")
     assert drain.tasks() == []
+
+
+def test_a_plan_says_where_each_would_go_and_takes_those_before_it_into_account(make_town: MakeTown) -> None:
+    town = make_town(hosts=("n1", "n2"))
+    town.boot(P6, "n2")
+    fit, too_much, small = town.boot(P6), town.boot(P4), town.boot(P2)
+    drain, _ = drain_of(town, [])
+    plan = {task.server: task for task in drain.plan("nova")}
+    assert [(plan[one].move, plan[one].target, plan[one].target_host) for one in (fit, small)] == [
+        ("migrate", "n2", "n2"),
+        ("migrate", "n2", "n2"),
+    ]
+    assert plan[too_much].target is None
+    assert "could not be moved: No valid host was found" in (plan[too_much].why or "")
+    drain, _ = drain_of(town, [fit, too_much, small])
+    drain.close()
+    drain.work(1)
+    check(town)
+    assert [(task.server, task.role) for task in drain.tasks()] == [(too_much, "current")]
+
+
+def test_what_runs_can_be_moved_live_and_what_is_paused_always_is(town: Town) -> None:
+    runs, stopped, paused = town.boot(P1), town.boot(P1, stopped=True), town.boot(P1)
+    town.in_place("pause", paused)
+    town.pump()
+    drain = Drain(town.book, Pumping(town, [runs, stopped, paused]), "n1", town.box.times, live=True)
+    assert {task.server: task.move for task in drain.plan("nova")} == {
+        runs: "live_migrate",
+        stopped: "migrate",
+        paused: "live_migrate",
+    }
+    drain.close()
+    drain.work(2)
+    check(town)
+    assert drain.tasks() == []
+    assert [town.state(server) for server in (runs, stopped, paused)] == ["active", "stopped", "paused"]
+
+
+def test_what_is_left_names_who_is_in_the_way_and_what_would_free_it(town: Town) -> None:
+    suspended, moved_here, busy, idle = (town.boot(P1) for _ in range(4))
+    town.in_place("suspend", suspended)
+    town.pump()
+    elsewhere = town.boot(P1, "n2")
+    town.migrate(elsewhere, "n1")
+    town.migrate(moved_here, "n2")
+    town.pump()
+    town.ask("create_image", busy)
+    drain, _ = drain_of(town, [])
+    left = {task.server: task.why or "" for task in drain.tasks()}
+    assert "resume or shelve it" in left[suspended]
+    assert "reverted, it is gone" in left[elsewhere]
+    assert "confirmed, it has no place here any more" in left[moved_here]
+    assert "create_image, asked for by user user of project project, is under way" in left[busy]
+    town.pump()
+    town.power_cut("n1")
+    assert {task.server: task.move for task in drain.tasks() if task.move} == {
+        server: "evacuate" for server in (busy, idle)
+    }
+    assert "its host is down" in {task.server: task.why or "" for task in drain.tasks()}[suspended]

@@ -15,28 +15,44 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.cmd.manage.shared import Shell, as_json
+from pinfold.conductor.scheduler import Scheduler
+from pinfold.conductor.wishes import wish_for
 from pinfold.conf import operations as conf_operations
 from pinfold.db import claims, hosts, moves, operations, schema, starts
 from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.session import Book
-from pinfold.model import errors, states
+from pinfold.model import errors, placement, states
+from pinfold.model import host as model_host
+from pinfold.model.host import ClaimView
+from pinfold.model.placement import Candidate
+from pinfold.model.request import Demand
 from pinfold.model.work import Bell, Times
 from pinfold.runtime import Runtime
 
 _PAUSE = 0.5
+_MOVES = ("migrate", "live_migrate", "evacuate")
+_UNDER_WAY = "is being moved"
 _NEEDS = {
-    states.PAUSED: "is paused: unpause, stop or shelve it first",
-    states.SUSPENDED: "is suspended: resume or shelve it first",
-    states.RESIZED: "waits for its owner to confirm or revert a move: that frees its place here",
-    states.ERROR: "is in error: reset its state, rebuild or delete it first",
+    states.SUSPENDED: "is suspended: its owner may resume or shelve it, and then it can be moved",
+    states.ERROR: "is in error: reset its state, rebuild or delete it",
+    states.SOFT_DELETED: "is deleted, and kept for a while: restore it, force its deletion, or wait for that",
+}
+_NEEDS_ITS_HOST = {
+    states.PAUSED: "is paused, and its host is down: reset its state to error, and it can be evacuated",
+    states.SUSPENDED: "is suspended, and its host is down: reset its state to error, and it can be evacuated",
+    states.SHELVED: "is shelved, and its host is down: it can be offloaded once that is back, or deleted",
+}
+_RESIZED = {
+    claims.CURRENT: "waits for its owner to confirm or revert a move: confirmed, it can be moved; reverted, it is gone",
+    claims.OUTGOING: "waits for its owner to confirm or revert a move: confirmed, it has no place here any more",
 }
 
 
-_UNDER_WAY = "is being moved"
-
-
 class Task(msgspec.Struct, frozen=True):
-    """A server with a claim on the host: what ``move`` would take it off, or ``why`` none does."""
+    """A server with a claim on the host: what ``move`` would take it off, or ``why`` none does.
+
+    A plan also says the node that it would go to as things are, ``target``, and its host.
+    """
 
     server: str
     name: str
@@ -44,6 +60,8 @@ class Task(msgspec.Struct, frozen=True):
     role: str
     move: str | None = None
     why: str | None = None
+    target: str | None = None
+    target_host: str | None = None
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,20 +73,25 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     drain.add_argument("host", metavar="HOST")
     drain.add_argument("--plan", action="store_true", help="show the moves, and change nothing")
     drain.add_argument("--parallel", type=int, default=2, metavar="N", help="moves at once (2)")
+    drain.add_argument(
+        "--live", action="store_true", help="move servers that run live, not by a cold migration"
+    )
     drain.add_argument("--json", action="store_true")
     drain.set_defaults(run=_run)
 
 
 def _run(shell: Shell, arguments: argparse.Namespace) -> int:
     schema.require(shell.book.engine)
-    drain = Drain(shell.book, shell.runtime, arguments.host, conf_operations.times(shell.conf))
+    drain = Drain(
+        shell.book, shell.runtime, arguments.host, conf_operations.times(shell.conf), live=arguments.live
+    )
     if arguments.parallel < 1:
         raise errors.InvalidRequest("--parallel must be at least 1.")
     drain.check()
     if not arguments.plan:
         drain.close()
         drain.work(arguments.parallel)
-    left = drain.tasks()
+    left = drain.plan(shell.conf.default_availability_zone) if arguments.plan else drain.tasks()
     if arguments.json:
         print(as_json([msgspec.to_builtins(task) for task in left]))
     else:
@@ -80,19 +103,41 @@ def _lines(host: str, tasks: list[Task], *, plan: bool) -> Iterator[str]:
     if not tasks:
         yield f"Nothing is left on host {host}."
     for task in tasks:
-        what = (
-            f"would be moved off by {task.move}" if task.move and plan else task.why or f"needs {task.move}"
-        )
+        what = task.why or f"needs {task.move}"
+        if plan and task.move and task.why is None:
+            where = f" to node {task.target} of host {task.target_host}" if task.target else ""
+            what = f"would be moved off by {task.move}{where}"
         yield f"{task.server}  {task.state:<18} {task.role:<9} {what}  ({task.name})"
 
 
-class Drain:
-    """The host that is drained. Its moves are told apart by their request."""
+def _with(candidate: Candidate, server: str, demand: Demand) -> Candidate:
+    """The node with one more server on it."""
+    place = model_host.place(candidate.report, candidate.usage, demand)
+    if place is None:
+        raise errors.AccountingError(
+            f"Node {candidate.node} was chosen and has no place for server {server}."
+        )
+    claim = ClaimView(
+        id=server,
+        instance=server,
+        role=claims.INCOMING,
+        memory_mb=demand.memory_mb,
+        disk_gb=demand.disk_gb,
+        shared_vcpus=demand.shared_vcpus,
+        placement=place.placement,
+    )
+    usage = model_host.add(candidate.report, candidate.usage, claim)
+    return msgspec.structs.replace(candidate, usage=usage)
 
-    def __init__(self, book: Book, runtime: Runtime, host: str, times: Times) -> None:
+
+class Drain:
+    """The host that is drained. Its moves are told apart by their request. ``live``: what runs goes on running."""
+
+    def __init__(self, book: Book, runtime: Runtime, host: str, times: Times, *, live: bool = False) -> None:
         self._book, self._runtime = book, runtime
         self._host = host
         self._times = times
+        self._live = live
         self._request = f"req-drain-{host}"[:64]
         self._failed: dict[str, str] = {}
         self._since = float("inf")
@@ -142,6 +187,10 @@ class Drain:
             return lambda session, who: moves.migrate(
                 session, server, who, times, operation_id=operation, image_id=image
             )
+        if task.move == "live_migrate":
+            return lambda session, who: moves.live_migrate(
+                session, server, who, times, operation_id=operation
+            )
         if task.move == "evacuate":
             return lambda session, who: moves.evacuate(session, server, who, times, operation_id=operation)
         start = moves.confirm if task.move == "confirm_resize" else starts.shelve_offload
@@ -150,6 +199,31 @@ class Drain:
     def tasks(self) -> list[Task]:
         """What is on the host now, and what to do about it."""
         return self._book.read(self._tasks)
+
+    def plan(self, default_zone: str) -> list[Task]:
+        """The same with the node that each would go to, one after another, as things are now; nothing is changed."""
+        scheduler = Scheduler(self._runtime, self._times.service_down, default_zone)
+
+        def read(session: Session) -> list[Task]:
+            free = {candidate.node: candidate for candidate in scheduler.candidates(session)}
+            return [self._planned(session, task, free) for task in self._tasks(session)]
+
+        return self._book.read(read)
+
+    def _planned(self, session: Session, task: Task, free: dict[str, Candidate]) -> Task:
+        """Where it would go; from then on that place is taken in ``free``."""
+        instance = session.get(Instance, task.server)
+        if task.move not in _MOVES or instance is None:
+            return task
+        asked = Operation(kind=task.move, arguments={})
+        wish = wish_for(session, asked, instance)
+        choice = placement.choose(free.values(), instance.demand, wish, self._runtime.random(), 1)
+        if not choice.nodes:
+            why = placement.sentence(placement.explain(free.values(), instance.demand, wish))
+            return msgspec.structs.replace(task, why=f"could not be moved: {why}")
+        there = free[choice.nodes[0]]
+        free[there.node] = _with(there, task.server, instance.demand)
+        return msgspec.structs.replace(task, target=there.node, target_host=there.host)
 
     def _tasks(self, session: Session) -> list[Task]:
         up = hosts.host_is_up(session, self._host, self._times.service_down)
@@ -174,8 +248,12 @@ class Drain:
     ) -> tuple[str | None, str | None]:
         """The move that takes it off, or why there is none."""
         if opened is not None:
-            mine = opened.request_id == self._request
-            return None, _UNDER_WAY if mine else f"its operation {opened.kind} is under way: wait for its end"
+            if opened.request_id == self._request:
+                return None, _UNDER_WAY
+            return None, (
+                f"its operation {opened.kind}, asked for by user {opened.user_id} of project {opened.project_id}, is "
+                "under way: wait for its end"
+            )
         if role == claims.LEFTOVER:
             return None, "is left over: it goes by itself once the worker of the host is back"
         if instance.id in self._failed:
@@ -186,19 +264,25 @@ class Drain:
             and self._moved_by_us(session, instance)
         ):
             return "confirm_resize", None
-        return self._by_state(session, instance, up=up)
+        return self._by_state(session, instance, role, up=up)
 
-    def _by_state(self, session: Session, instance: Instance, *, up: bool) -> tuple[str | None, str | None]:
+    def _by_state(
+        self, session: Session, instance: Instance, role: str, *, up: bool
+    ) -> tuple[str | None, str | None]:
         state = instance.vm_state
         if why := self._failed_before(session, instance):
             return None, why
-        if state in (states.ACTIVE, states.STOPPED):
-            return ("migrate" if up else "evacuate"), None
-        if state == states.ERROR and not up:
-            return "evacuate", None
-        if state == states.SHELVED and up:
+        if not up:
+            if state in (states.ACTIVE, states.STOPPED, states.ERROR):
+                return "evacuate", None
+        elif state in (states.ACTIVE, states.STOPPED):
+            return ("live_migrate" if self._live and state == states.ACTIVE else "migrate"), None
+        elif state == states.PAUSED:
+            return "live_migrate", None
+        elif state == states.SHELVED:
             return "shelve_offload", None
-        return None, _NEEDS.get(state, f"is {state}, and nothing moves it now")
+        why = _RESIZED.get(role) if state == states.RESIZED else None if up else _NEEDS_ITS_HOST.get(state)
+        return None, why or _NEEDS.get(state, f"is {state}, and nothing moves it now")
 
     def _moved_by_us(self, session: Session, instance: Instance) -> bool:
         moved = session.get(Operation, (instance.moved_from or {}).get("operation", ""))
