@@ -152,5 +152,7 @@ def test_what_is_left_names_who_is_in_the_way_and_what_would_free_it(town: Town)
     assert "create_image, asked for by user user of project project, is under way" in left[busy]
     town.pump()
     town.power_cut("n1")
-    assert {task.server: task.move for task in drain.tasks() if task.move} == dict.fromkeys((busy, idle), "evacuate")
+    assert {task.server: task.move for task in drain.tasks() if task.move} == dict.fromkeys(
+        (busy, idle), "evacuate"
+    )
     assert "its host is down" in {task.server: task.why or "" for task in drain.tasks()}[suspended]

@@ -43,7 +43,7 @@ _NEEDS_ITS_HOST = {
     states.SHELVED: "is shelved, and its host is down: it can be offloaded once that is back, or deleted",
 }
 _RESIZED = {
-    claims.CURRENT: "waits for its owner to confirm or revert a move: confirmed, it can be moved; reverted, it is gone",
+    claims.CURRENT: "waits for its owner to confirm or revert a move: confirmed, it can move; reverted, it is gone",
     claims.OUTGOING: "waits for its owner to confirm or revert a move: confirmed, it has no place here any more",
 }
 
