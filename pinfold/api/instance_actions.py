@@ -25,11 +25,7 @@ def index(call: Call, server: str) -> dict[str, Any]:
         for name in ("changes-since", "changes-before")
     }
     since, before = times.values()
-    if since is not None and before is not None and before < since:
-        raise errors.InvalidRequest(
-            "The value of changes-since must be less than or equal to changes-before.",
-            code="invalid-parameter",
-        )
+    queries.require_order(since, before)
     limit = limit_of(call) if call.minor >= _PAGED_SINCE else None
     marker = queries.last(query, "marker")
     id_ = _seen(call, server)[0]

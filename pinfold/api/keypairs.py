@@ -157,7 +157,7 @@ def _fingerprint(type_: str, public: str) -> str:
             digest = x509.load_pem_x509_certificate(public.encode()).fingerprint(hashes.SHA1())
         else:
             serialization.load_ssh_public_key(public.encode())
-            blob = base64.b64decode(public.split(" ")[1])
+            blob = base64.b64decode(public.split()[1])
             digest = hashlib.md5(blob, usedforsecurity=False).digest()
     except (ValueError, TypeError, IndexError, UnsupportedAlgorithm) as error:
         raise errors.InvalidRequest(

@@ -37,11 +37,7 @@ def index(call: Call) -> dict[str, Any]:
     times = [
         queries.moment(name, query[name][-1]) for name in ("changes-since", "changes-before") if name in query
     ]
-    if times != sorted(times):
-        raise errors.InvalidRequest(
-            "The value of changes-since must be less than or equal to changes-before.",
-            code="invalid-parameter",
-        )
+    queries.require_order(times[0] if times else None, times[-1] if times else None)
     if call.minor >= _PAGED_SINCE:
         return _page(call, query, times)
     return {"migrations": [view(call, move) for move in _found(call, query, times)]}

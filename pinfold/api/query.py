@@ -87,6 +87,15 @@ def moment(name: str, value: str) -> float:
     raise bad(name, value, "a date and time in ISO 8601 form")
 
 
+def require_order(since: float | None, before: float | None) -> None:
+    """Raise InvalidRequest when changes are asked for from a moment on that is after the one up to which they are."""
+    if since is not None and before is not None and before < since:
+        raise errors.InvalidRequest(
+            "The value of changes-since must be less than or equal to changes-before.",
+            code="invalid-parameter",
+        )
+
+
 def _zone_plus(text: str) -> str:
     head, space, tail = text.rpartition(" ")
     return f"{head}+{tail}" if space and "T" in head else text

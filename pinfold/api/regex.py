@@ -14,6 +14,9 @@ _MOST_REPEATS = 3
 _MOST_TIMES = 255
 _SPECIAL = re.compile(r"[\\^$*+?{}\[\]|().]")
 _LEAVES = {codes.LITERAL, codes.NOT_LITERAL, codes.ANY, codes.AT, codes.IN}
+# A set in a set, or an operator on sets, is something else to each database; so is a repeat without a lower bound.
+_DIFFERENT = re.compile(r"\[\^?\]?[^\]]*(\[|--|&&|~~|\|\|)|\{,")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 _ESCAPES = re.compile(r"\\(?![dDwWsS]|[^A-Za-z0-9])")
 
 
@@ -25,11 +28,12 @@ def is_plain(text: str) -> bool:
 def checked(name: str, pattern: str) -> str:
     """``pattern``, once it is sure that it is one. Raises InvalidRequest naming the parameter.
 
-    Groups, classes, alternatives and repeats are allowed, but no repeat inside a repeat, no look-around and no
-    reference back.
+    Groups, classes, alternatives and repeats are allowed, but no repeat inside a repeat, no look-around, no
+    reference back, and nothing that one database reads otherwise than another.
     """
     wanted = "a regular expression without nested repeats, look-around or references back"
-    if len(pattern) > _LONGEST or _ESCAPES.search(pattern) or "(?" in pattern:
+    bare = _ESCAPED.sub("", pattern)
+    if len(pattern) > _LONGEST or _ESCAPES.search(pattern) or "(?" in pattern or _DIFFERENT.search(bare):
         raise queries.bad(name, pattern, wanted)
     try:
         parsed = parser.parse(pattern)

@@ -145,6 +145,7 @@ def _filters(call: Call, query: queries.Query, rule: str) -> Filters:
     for name, field in (("changes-since", "changed_since"), ("changes-before", "changed_before")):
         if (value := queries.last(query, name)) is not None:
             changes[field] = queries.moment(name, value)
+    queries.require_order(changes.get("changed_since"), changes.get("changed_before"))
     if (value := queries.last(query, "locked")) is not None:
         changes["locked"] = queries.boolean("locked", value)
     return msgspec.structs.replace(filters, **changes, **_names(query), **_statuses(call, query))

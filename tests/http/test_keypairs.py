@@ -33,6 +33,11 @@ def test_what_the_command_line_client_sends_and_gets(any_cloud: Cloud) -> None:
     assert client.get(f"{URL}/kp1").json()["itemNotFound"]["message"] == "Keypair kp1 not found for user ann"
 
 
+def test_a_key_may_stand_between_more_than_one_space(cloud: Cloud) -> None:
+    body = {"keypair": {"name": "wide", "public_key": PUBLIC_KEY.replace(" ", "  ")}}
+    assert cloud.demo.post(URL, json=body).json()["keypair"]["fingerprint"] == FINGERPRINT
+
+
 def test_below_2_2_there_are_no_types_and_other_codes(cloud: Cloud) -> None:
     client = cloud.client("ann:demo:member", "2.1")
     answer = client.post(URL, json={"keypair": {"name": "kp1", "public_key": PUBLIC_KEY}})

@@ -108,6 +108,11 @@ def test_a_limit_above_the_most_is_cut(make_cloud: Any) -> None:
         "changes-since=yesterday",
         "changes-since=99999-01-01",
         "changes-before=x",
+        "changes-since=2021-01-01&changes-before=2020-01-01",
+        "name=[[:alpha:]]",
+        "name=[a[b]",
+        "name=[a--b]",
+        "name=x{,3}",
         "status=SOMETIMES",
         "name=(",
         "name=(a%2B)%2B",
@@ -141,6 +146,7 @@ def test_names_are_regular_expressions(five: Cloud) -> None:
     assert names(five, "name=^(web|db)-1", five.demo) == ["db-1", "web-1"]
     assert names(five, "name=WEB", five.demo) == []
     assert names(five, "name=%5Cd$&limit=1", five.demo) == ["db-2"]
+    assert names(five, "name=[b][-]{1}[]1]", five.demo) == ["db-1", "web-1"]
 
 
 def test_status_filters(five: Cloud) -> None:
