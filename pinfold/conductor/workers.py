@@ -69,7 +69,12 @@ class Workers:
             .values(lease_until=epoch())
         )
         names = [report.name for report in record.nodes]
-        session.execute(sa.select(Node.id).where(Node.name.in_(names)).order_by(Node.id).with_for_update())
+        session.execute(
+            sa.select(Node.id)
+            .where(sa.or_(Node.name.in_(names), Node.host == record.host))
+            .order_by(Node.id)
+            .with_for_update()
+        )
         nodes = [self._save_node(session, record.host, report) for report in record.nodes]
         self._drop_nodes(session, record)
         self._save_service(session, record, service)
@@ -135,7 +140,8 @@ class Workers:
                     f"[compute] nodes no longer names node {node.name}, on which servers still hold claims. Put it "
                     "back, or move or delete these servers first."
                 )
-            session.delete(node)
+            # only as its own: another worker may have it by now
+            session.execute(sa.delete(Node).where(Node.id == node.id, Node.host == record.host))
 
     def _save_service(self, session: Session, record: Register, service: Service | None) -> None:
         if service is None:

@@ -6,11 +6,14 @@ import logging
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.db import hosts, services
+from pinfold.db.models import Node
 from pinfold.model.host import NodeReport
 from pinfold.rpcapi.messages import Echo, Heard, Heartbeat, Register, Registered
+from tests.compute.test_jobs import eventually
 from tests.conductor.box import Box, pinned, two_cells
 
 
@@ -97,6 +100,33 @@ def test_a_node_that_is_left_out_goes_unless_servers_hold_claims_on_it(box: Box)
     box.boot(node="n3b")
     assert "n3b" in (box.register("n3").refused or "")
     assert box.register("n3", two_cells("n3b")).refused is None
+
+
+def test_a_node_that_another_worker_takes_over_at_that_moment_is_not_deleted(box: Box) -> None:
+    """F102."""
+    box.register("n3", two_cells("n3"), two_cells("n3b"))
+    taken, end = box.runtime.event(), box.runtime.event()
+
+    def take_over(session: Session) -> None:
+        session.execute(sa.update(Node).where(Node.name == "n3b").values(host="n2"))
+        taken.set()
+        assert end.wait(60)
+
+    other = box.runtime.spawn(box.book.write, take_over, name="another worker")
+    assert taken.wait(60)
+    leaves = box.runtime.spawn(box.register, "n3", name="the worker that leaves it out")
+    if box.book.engine.dialect.name == "postgresql":
+        # others than SQLite let it look before the first has committed
+        eventually(lambda: bool(box.book.read(lambda session: session.scalar(WAITS))))
+    end.set()
+    assert other.join(60)
+    assert leaves.join(60)
+    node = box.book.read(lambda session: hosts.node_by_name(session, "n3b"))
+    assert node is not None
+    assert node.host == "n2"
+
+
+WAITS = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
 
 
 def test_an_older_incarnation_is_told_to_end(box: Box) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from pinfold.compute.jobs import Key
 from pinfold.compute.operations import PLANS
 from pinfold.compute.operations.runner import Runner
+from pinfold.db import aggregates, quotas
 from pinfold.rpcapi import wire
 from pinfold.virt.driver import DriverError
+from tests.compute.world import Killed
 from tests.moves.conftest import MakeTown
 from tests.moves.invariants import check, cpus_of, records
-from tests.moves.town import CONTEXT, P1, P2, P4, P6, Town
+from tests.moves.town import CONTEXT, P1, P2, P4, P6, Town, demand
 
 RUNS, OFF = 1, 4
 
@@ -388,3 +393,133 @@ def test_f088_a_delete_ends_the_copy_of_a_disk(town: Town) -> None:
     check(town)
     assert town.claims() == []
     assert [image.id for image in town.images.list()] == [town.image]
+
+
+def test_f039_a_conductor_killed_at_any_statement_leaves_claims_and_free_cpus_that_add_up(
+    make_town: MakeTown,
+) -> None:
+    """Of a create and of a delete: each transaction is there or it is not."""
+    town = make_town(hosts=("n1",))
+    numbers: list[int] = []
+
+    def counted(number: int) -> None:
+        server = town.box.ask_create(demand(P4), image=town.image)
+        for request in (None, "delete"):
+            if request is not None:
+                town.ask(request, server)
+            with killed_at_statement(town, number) as seen:
+                town.pump()
+            numbers.append(seen())
+            town.restart_dead()
+            town.settle(server)
+            check(town)
+        assert town.used("n1") == set()
+
+    counted(-1)
+    for number in range(max(numbers)):
+        counted(number)
+    for size in (P6, P6, P2):
+        assert town.state(town.boot(size)) == "active"
+
+
+@contextmanager
+def killed_at_statement(town: Town, number: int) -> Iterator[Callable[[], int]]:
+    """Whoever sends the so-manieth statement to the database dies; how many were sent."""
+    count = 0
+
+    def before(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count - 1 == number:
+            raise Killed
+
+    sa.event.listen(town.book.engine, "before_cursor_execute", before)
+    try:
+        yield lambda: count
+    finally:
+        sa.event.remove(town.book.engine, "before_cursor_execute", before)
+
+
+def test_f078_a_create_that_every_host_fails_ends_in_error_and_holds_nothing(make_town: MakeTown) -> None:
+    town = make_town(hosts=("n1", "n2"), max_attempts=2)
+    on(town, "driver.spawn", fails, times=2)
+    server = town.box.ask_create(demand(P4), image=town.image)
+    town.pump()
+    town.at = None
+    check(town)
+    row = town.row(server)
+    assert (row.vm_state, town.open_kind(server)) == ("error", None)
+    assert row.fault is not None
+    assert "tried on 2 hosts" in row.fault["message"]
+    assert town.claims() == []
+
+
+def test_f081_a_delete_cut_short_after_the_guest_is_gone_gives_everything_back(town: Town) -> None:
+    server = town.boot(P4, "n1")
+
+    def dies() -> None:
+        raise Killed
+
+    on(town, "n1 driver.destroy", dies, "after")
+    town.ask("delete", server)
+    town.pump()
+    town.at = None
+    assert len(town.used("n1")) == 4
+    town.restart("n1")
+    town.settle(server)
+    check(town)
+    assert town.row(server).deleted_at is not None
+    assert town.used("n1") == set()
+    used = town.book.read(lambda session: quotas.used_by_servers(session, "project")).project
+    assert not any(used.values())
+    assert [town.state(town.boot(P6, "n1")) for _ in range(2)] == ["active", "active"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_f087_a_claim_that_was_not_answered_at_first_is_in_book_and_tracker_alike(
+    town: Town, when: str
+) -> None:
+    def lost() -> None:
+        raise wire.CallTimeout("no reply")
+
+    on(town, "n1 conductor.claim", lost, when)
+    town.boot(P4, "n1")
+    town.at = None
+    check(town)
+    assert len(town.used("n1")) == 4
+    audit(town)
+    assert not [
+        found for worker in town.workers.values() for found in worker.audit.differences.values() if found
+    ]
+
+
+@pytest.mark.parametrize("kind", ["unshelve", "evacuate", "migrate"])
+def test_f103_a_server_is_placed_in_its_own_zone_only(make_town: MakeTown, kind: str) -> None:
+    """There are no cells here: an availability zone is the partition that a server belongs to."""
+    town = make_town(hosts=("n1", "n2", "n3"))
+    for zone, hosts in (("a", ("n1", "n2")), ("b", ("n3",))):
+        town.book.write(lambda session, zone=zone, hosts=hosts: _zone(session, zone, hosts))  # type: ignore[misc]
+    server = town.boot(P4, "n1")
+    town.pin_to_zone(server, "a")
+    if kind == "unshelve":
+        town.ask("shelve", server)
+        town.pump()
+        town.fill("n1")
+    elif kind == "evacuate":
+        town.power_cut("n1")
+    town.fill("n2")
+    before = town.picture()
+    town.ask(kind, server) if kind == "unshelve" else getattr(town, kind)(server)
+    town.pump()
+    check(town)
+    assert town.picture() == before
+    assert town.used("n3") == set()
+    fault = town.row(server).fault
+    assert fault is not None
+    assert "is not in its availability zone" in fault["message"]
+
+
+def _zone(session: Session, zone: str, hosts: tuple[str, ...]) -> None:
+    aggregate = aggregates.add(session, zone, zone, zone)
+    for host in hosts:
+        aggregates.add_host(session, aggregate.id, host)

@@ -88,11 +88,22 @@ class Seeded(RealRuntime):
         return self._dice
 
 
+class StartRefused(Exception):
+    """The conductor says that this worker must not start, and why."""
+
+
 class Worker:
     """The worker of one host, whose process can die and be started again; its hypervisor lives on."""
 
     def __init__(self, town: Town, host: str, nodes: Sequence[str]) -> None:
-        self.town, self.host, self.nodes = town, host, tuple(nodes)
+        self.town, self.host = town, host
+        self.watch = Watch()
+        self.up = False
+        self.serve(nodes)
+
+    def serve(self, nodes: Sequence[str]) -> None:
+        """What its configuration says from now on, or rather from its next start on."""
+        self.nodes, town, host = tuple(nodes), self.town, self.host
         folder = town.folder / "hypervisor" / host
         self.hypervisor = FakeDriver(
             town.runtime,
@@ -103,11 +114,9 @@ class Worker:
             shared_storage=host in town.sharing,
             cpu_model=town.cpus.get(host, "fake"),
         )
-        self.watch = Watch()
-        self.up = False
 
     def start(self) -> None:
-        """A new process: it registers and reconciles."""
+        """A new process: it registers and reconciles. Raises StartRefused."""
         town, runtime = self.town, self.town.runtime
         self.watch = watch = Watch()
         watch.at = self._at
@@ -118,7 +127,8 @@ class Worker:
         registered = self.conductor.register(
             messages.Register(self.host, f"machine-{self.host}", self.incarnation, reports)
         )
-        assert registered.refused is None, registered.refused
+        if registered.refused is not None:
+            raise StartRefused(registered.refused)
         self.tracker = ResourceTracker(
             runtime, reports, lambda node: self.conductor.node_view(node, self.host)
         )
@@ -345,6 +355,10 @@ class Town:
 
     def revert(self, server: str) -> None:
         self._start(moves.revert, server)
+
+    def pin_to_zone(self, server: str, zone: str) -> None:
+        """It was asked for in this availability zone."""
+        self._write(sa.update(Instance).where(Instance.id == server).values(availability_zone=zone))
 
     def age_move(self, server: str) -> None:
         """Long ago it was moved."""
