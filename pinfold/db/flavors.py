@@ -132,7 +132,7 @@ def access(session: Session, flavorid: str) -> list[str]:
 
 def give(session: Session, flavorid: str, project: str) -> bool:
     """Let a project use it; whether it is there. The database refuses what is given already (DBDuplicateEntry)."""
-    number = _number(session, flavorid)
+    number = _number(session, flavorid, lock=True)
     if may_be_done(session) and project in access(session, flavorid):
         return True
     if number is not None:
@@ -149,8 +149,9 @@ def take_back(session: Session, flavorid: str, project: str) -> bool:
     return bool(gone.rowcount) or may_be_done(session)  # type: ignore[attr-defined]
 
 
-def _number(session: Session, flavorid: str) -> int | None:
-    number: int | None = session.scalar(sa.select(_flavors.c.id).where(_flavors.c.flavorid == flavorid))
+def _number(session: Session, flavorid: str, *, lock: bool = False) -> int | None:
+    query = sa.select(_flavors.c.id).where(_flavors.c.flavorid == flavorid)
+    number: int | None = session.scalar(query.with_for_update() if lock else query)
     return number
 
 
