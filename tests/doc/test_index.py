@@ -34,11 +34,14 @@ def test_a_mark_belongs_to_its_test_or_to_the_one_that_follows(tmp_path: Path) -
         '    @mark("F002")\n'
         "    def test_second(self):\n"
         "        pass  # F001 again\n"
+        "def test_f004_third():\n"
+        "    pass\n"
     )
     assert tests_index.in_file(file) == {
         "F003": ["test_first"],
         "F001": ["test_first", "test_second"],
         "F002": ["test_second"],
+        "F004": ["test_f004_third"],
     }
 
 

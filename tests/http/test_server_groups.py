@@ -168,12 +168,14 @@ def test_a_group_of_another_project_is_400(cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("hints", [{"_nova_check_type": ["rebuild"]}, {"_x": ["1"]}, {"": "x"}])
 def test_f060_internal_hints_are_400(cloud: Cloud, hints: dict[str, Any]) -> None:
+    """F060."""
     before = cloud.everything()
     assert post(cloud, hints).status_code == 400
     assert cloud.everything() == before
 
 
 def test_f060_unknown_hints_change_nothing(cloud: Cloud) -> None:
+    """F060: the server is claimed like any other."""
     server = post(cloud, {"foo": "bar"}).json()["server"]["id"]
     cloud.build(server)
     assert len(cloud.box.used("n1") | cloud.box.used("n2")) == 2

@@ -1,7 +1,7 @@
 """Which test names which fault (``F001``) or rule (``R1``): read from the text of the tests.
 
-A mark in a test's docstring or body is that test's; a mark in a comment outside any test belongs to the test
-that follows it; a mark in a module's docstring belongs to the whole file.
+A mark in a test's name (``test_f001_``), docstring or body is that test's; a mark in a comment outside any
+test belongs to the test that follows it; a mark in a module's docstring belongs to the whole file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+NAMED = re.compile(r"test_(f\d{3})_")
 MARK = re.compile(r"\b(F\d{3}|R1?\d)\b(?:\s*(?:-|to)\s*\b(F\d{3}|R1?\d)\b)?")
 
 
@@ -42,7 +43,7 @@ def _tests(tree: ast.Module) -> list[tuple[int, int, str]]:
 def in_file(path: Path) -> dict[str, list[str]]:
     """Mark to the names of the tests of one file (``""`` for the whole file)."""
     text = path.read_text(encoding="utf-8")
-    if not MARK.search(text):
+    if not MARK.search(text) and not NAMED.search(text):
         return {}
     tree = ast.parse(text)
     tests = _tests(tree)
@@ -55,6 +56,9 @@ def in_file(path: Path) -> dict[str, list[str]]:
 
     for mark in sorted(marks(ast.get_docstring(tree) or "")):
         note(mark, "")
+    for _first, _last, test in tests:
+        if named := NAMED.match(test):
+            note(named[1].upper(), test)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in (tokenize.COMMENT, tokenize.STRING):
             continue
