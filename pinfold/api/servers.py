@@ -22,7 +22,7 @@ def show(call: Call, server: str) -> dict[str, Any]:
 def found(call: Call, server: str) -> Server:
     """The server, for which the caller may do this route's rule. Raises NotFound, Forbidden."""
     id_ = as_uuid(server)
-    row = call.deps.book.read(lambda session: book_instances.show(session, id_)) if id_ else None
+    row = book_instances.show_now(call.deps.book, id_) if id_ else None
     if row is None or call.sees_project not in (None, row.project_id):
         raise server_not_found(server)
     call.authorize(row.project_id, row.user_id)

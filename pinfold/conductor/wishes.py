@@ -31,8 +31,15 @@ def wish_for(session: Session, operation: Operation, server: Instance, *, same_h
         same=_hosts(where, same) if _binds(operation, where, same) else None,
         different=_hosts(where, different),
         group=server_groups.rule_for(session, server.id) if "group" in server.hints else None,
-        leaves=None if same_host and operation.kind == "resize" else _present_host(session, server),
+        leaves=_present_host(session, server) if _leaves(operation, same_host) else None,
     )
+
+
+def _leaves(operation: Operation, same_host: bool) -> bool:
+    """Whether it has a place that it is not to have again; a server to be created or unshelved has none."""
+    if operation.kind in ("create", "unshelve"):
+        return False
+    return not (same_host and operation.kind == "resize")
 
 
 def _present_host(session: Session, server: Instance) -> str | None:

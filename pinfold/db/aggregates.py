@@ -26,16 +26,18 @@ class AggregateRow(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
 
 
+_aggregates = Base.metadata.tables["aggregates"]
+_hosts = Base.metadata.tables["aggregate_hosts"]
+
 # host, zone: of hosts that are in an aggregate with a zone; all such aggregates of a host name the same one
 zones = (
-    sa.select(AggregateHost.host, sa.func.min(Aggregate.availability_zone).label("zone"))
-    .join(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
-    .where(Aggregate.availability_zone.is_not(None))
-    .group_by(AggregateHost.host)
+    sa.select(_hosts.c.host, sa.func.min(_aggregates.c.availability_zone).label("zone"))
+    .select_from(_hosts.join(_aggregates, _aggregates.c.id == _hosts.c.aggregate_id))
+    .where(_aggregates.c.availability_zone.is_not(None))
+    .group_by(_hosts.c.host)
     .subquery("zones")
 )
 
-_aggregates = Base.metadata.tables["aggregates"]
 _COLUMNS = [_aggregates.c[name] for name in AggregateRow.__struct_fields__ if name != "hosts"]
 
 

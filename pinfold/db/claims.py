@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
-from pinfold.db.models import Claim, Node, Pin
+from pinfold.db.models import Base, Claim, Node, Pin
 from pinfold.db.types import epoch
 from pinfold.model import errors, numa
 from pinfold.model.host import ClaimView
@@ -20,6 +20,26 @@ from pinfold.model.numa import Placement
 from pinfold.model.rebuild import Sizes
 
 INCOMING, CURRENT, OUTGOING, LEFTOVER = "incoming", "current", "outgoing", "leftover"
+
+
+_OF_INSTANCE = (
+    sa.select(Claim, Node)
+    .join(Node, Node.id == Claim.node_id)
+    .where(Claim.instance_id == sa.bindparam("instance", type_=sa.String()))
+    .order_by(Node.id)
+    .options(orm.defer(Node.report))
+    .with_for_update(of=Node)
+)
+_nodes = Base.metadata.tables["nodes"]
+_SWAP = (
+    sa.update(_nodes)
+    .where(_nodes.c.id == sa.bindparam("node"), _nodes.c.generation == sa.bindparam("planned_on"))
+    .values(generation=_nodes.c.generation + 1)
+)
+_claims = Base.metadata.tables["claims"]
+_INSERT = sa.insert(_claims).values(created_at=epoch())
+_INSERT_PINS = sa.insert(Base.metadata.tables["pins"])
+_DELETE = sa.delete(_claims).where(_claims.c.id == sa.bindparam("claim", type_=sa.String()))
 
 
 class StaleGeneration(errors.Conflict):
@@ -30,14 +50,7 @@ class StaleGeneration(errors.Conflict):
 
 def of_instance(session: Session, instance_id: str) -> list[tuple[Claim, Node]]:
     """The instance's claims, leftovers included, with their nodes locked, in order of the nodes' ids."""
-    rows = session.execute(
-        sa.select(Claim, Node)
-        .join(Node, Node.id == Claim.node_id)
-        .where(Claim.instance_id == instance_id)
-        .order_by(Node.id)
-        .options(orm.defer(Node.report))
-        .with_for_update(of=Node)
-    )
+    rows = session.execute(_OF_INSTANCE, {"instance": instance_id})
     return [(claim, node) for claim, node in rows]
 
 
@@ -80,28 +93,23 @@ def take(
 
         UPDATE nodes SET generation = generation + 1 WHERE id = :node AND generation = :generation
     """
-    swapped = session.execute(
-        sa.update(Node)
-        .where(Node.id == node.id, Node.generation == generation)
-        .values(generation=Node.generation + 1)
-        .execution_options(synchronize_session=False)
-    )
+    swapped = session.execute(_SWAP, {"node": node.id, "planned_on": generation})
     if swapped.rowcount != 1:  # type: ignore[attr-defined]
         raise StaleGeneration(f"Node {node.name} is past generation {generation}.")
     session.execute(
-        sa.insert(Claim).values(
-            id=view.id,
-            instance_id=view.instance,
-            node_id=node.id,
-            role=view.role,
-            slot=view.role,
-            operation_id=view.operation,
-            memory_mb=view.memory_mb,
-            disk_gb=view.disk_gb,
-            shared_vcpus=view.shared_vcpus,
-            placement=view.placement,
-            created_at=_after(max((claim.created_at for claim, _ in others), default=None)),
-        )
+        _younger_than(others),
+        {
+            "id": view.id,
+            "instance_id": view.instance,
+            "node_id": node.id,
+            "role": view.role,
+            "slot": view.role,
+            "operation_id": view.operation,
+            "memory_mb": view.memory_mb,
+            "disk_gb": view.disk_gb,
+            "shared_vcpus": view.shared_vcpus,
+            "placement": view.placement,
+        },
     )
     _pin(session, node.id, view.id, view.placement)
     return generation + 1
@@ -114,14 +122,15 @@ def _pin(session: Session, node: int, claim: str, placement: Placement | None) -
         for cpu in sorted(numa.held_cpus(cell))
     ]
     if pins:
-        session.execute(sa.insert(Pin), pins)
+        session.execute(_INSERT_PINS, pins)
 
 
-def _after(time: float | None) -> sa.ColumnElement[float]:
-    """Now by the database's clock, but later than ``time``."""
-    if time is None:
-        return epoch()
-    return sa.case((epoch() > time, epoch()), else_=time + 0.001)
+def _younger_than(others: Sequence[tuple[Claim, Node]]) -> sa.Insert:
+    """Made now by the database's clock, but later than all ``others``."""
+    if not others:
+        return _INSERT
+    newest = max(claim.created_at for claim, _ in others)
+    return sa.insert(_claims).values(created_at=sa.case((epoch() > newest, epoch()), else_=newest + 0.001))
 
 
 def free(session: Session, claim: Claim, node: Node) -> int:
@@ -131,9 +140,7 @@ def free(session: Session, claim: Claim, node: Node) -> int:
     and with that undoes the transaction, when the claim is not there any more.
     """
     node.generation += 1
-    gone = session.execute(
-        sa.delete(Claim).where(Claim.id == claim.id).execution_options(synchronize_session=False)
-    )
+    gone = session.execute(_DELETE, {"claim": claim.id})
     session.expunge(claim)
     if gone.rowcount != 1:  # type: ignore[attr-defined]
         raise errors.AccountingError(f"Claim {claim.id} was freed twice.")

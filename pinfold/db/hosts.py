@@ -14,9 +14,19 @@ from pinfold.model.host import ClaimView, NodeReport, NodeView
 COMPUTE = "pinfold-compute"
 
 
-def is_up(service_down: float) -> sa.ColumnElement[bool]:
+def is_up(service_down: float | sa.BindParameter[float]) -> sa.ColumnElement[bool]:
     """Of a Service row: heard of within ``service_down`` seconds, and not forced down."""
     return sa.and_(Service.last_seen_at > epoch() - service_down, sa.not_(Service.forced_down))
+
+
+_IS_UP = sa.select(is_up(sa.bindparam("service_down", type_=sa.Double()))).where(
+    Service.binary == COMPUTE, Service.host == sa.bindparam("host", type_=sa.String())
+)
+_NODE_BY_NAME = (
+    sa.select(Node)
+    .where(Node.name == sa.bindparam("name", type_=sa.String()))
+    .options(orm.defer(Node.report))
+)
 
 
 def host_is_up(session: Session, host: str, service_down: float) -> bool:
@@ -27,8 +37,7 @@ def host_is_up(session: Session, host: str, service_down: float) -> bool:
         SELECT (last_seen_at > now - :service_down AND NOT forced_down) FROM services
         WHERE binary = 'pinfold-compute' AND host = :host
     """
-    up = session.scalar(sa.select(is_up(service_down)).where(Service.binary == COMPUTE, Service.host == host))
-    return bool(up)
+    return bool(session.scalar(_IS_UP, {"host": host, "service_down": service_down}))
 
 
 def of_machine(session: Session, host_id: str) -> str | None:
@@ -68,8 +77,7 @@ def seen(session: Session, binary: str, host: str, incarnation: str, *, new_id: 
 
 def node_by_name(session: Session, name: str, *, lock: bool = False) -> Node | None:
     """The node, locked for this transaction if asked for. Its report is read when it is looked at."""
-    query = sa.select(Node).where(Node.name == name).options(orm.defer(Node.report))
-    return session.scalar(query.with_for_update() if lock else query)
+    return session.scalar(_NODE_BY_NAME.with_for_update() if lock else _NODE_BY_NAME, {"name": name})
 
 
 def save_node(session: Session, host: str, report: NodeReport, *, new_id: str) -> Node:

@@ -60,9 +60,27 @@ class Fault(msgspec.Struct, frozen=True):
     code: int = 500
 
 
+# Statements of every operation are made once: to make one takes longer than to run it.
+_ID = sa.bindparam("id", type_=sa.String())
+_NOW = sa.select(epoch())
+_LOCKED = sa.select(Operation, epoch()).where(Operation.id == _ID).with_for_update(of=Operation)
+_WITH_INSTANCE = (
+    sa.select(Operation, Instance, epoch())
+    .join(Instance, Instance.id == Operation.instance_id)
+    .where(Operation.id == _ID)
+    .with_for_update(of=[Operation, Instance])
+)
+_INSTANCE = sa.select(Instance).where(Instance.id == _ID).with_for_update()
+_OPENED = sa.select(Operation).where(Operation.open_key == _ID).with_for_update()
+_OPEN_NOW = sa.select(
+    sa.select(Operation.id).where(Operation.open_key == _ID).scalar_subquery().label("open"),
+    epoch().label("at"),
+)
+
+
 def now(session: Session) -> float:
     """The database's clock."""
-    return session.scalar(sa.select(epoch())) or 0.0
+    return session.scalar(_NOW) or 0.0
 
 
 def locked(session: Session, operation_id: str) -> tuple[Operation, float] | None:
@@ -72,9 +90,7 @@ def locked(session: Session, operation_id: str) -> tuple[Operation, float] | Non
 
         SELECT operations.*, <clock> FROM operations WHERE id = :id FOR UPDATE
     """
-    row = session.execute(
-        sa.select(Operation, epoch()).where(Operation.id == operation_id).with_for_update(of=Operation)
-    ).first()
+    row = session.execute(_LOCKED, {"id": operation_id}).first()
     return None if row is None else (row[0], row[1])
 
 
@@ -86,18 +102,13 @@ def locked_with_instance(session: Session, operation_id: str) -> tuple[Operation
         SELECT operations.*, instances.*, <clock> FROM operations JOIN instances ON instances.id = instance_id
         WHERE operations.id = :id FOR UPDATE
     """
-    row = session.execute(
-        sa.select(Operation, Instance, epoch())
-        .join(Instance, Instance.id == Operation.instance_id)
-        .where(Operation.id == operation_id)
-        .with_for_update(of=[Operation, Instance])
-    ).first()
+    row = session.execute(_WITH_INSTANCE, {"id": operation_id}).first()
     return None if row is None else (row[0], row[1], row[2])
 
 
 def locked_instance(session: Session, instance_id: str) -> Instance | None:
     """The instance, locked."""
-    return session.scalar(sa.select(Instance).where(Instance.id == instance_id).with_for_update())
+    return session.scalar(_INSTANCE, {"id": instance_id})
 
 
 def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operation | None, float]:
@@ -106,12 +117,11 @@ def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operat
     Raises errors.NotFound for an instance that is not there or deleted; asks for the transaction to be run again
     when another operation was opened between the two locks.
     """
-    opened = session.scalar(sa.select(Operation).where(Operation.open_key == instance_id).with_for_update())
+    opened = session.scalar(_OPENED, {"id": instance_id})
     instance = locked_instance(session, instance_id)
     if instance is None or instance.deleted_at is not None:
         raise errors.NotFound(f"Instance {instance_id} could not be found.", code="server-not-found")
-    open_now = sa.select(Operation.id).where(Operation.open_key == instance_id).scalar_subquery()
-    again, at = session.execute(sa.select(open_now, epoch())).one()
+    again, at = session.execute(_OPEN_NOW, {"id": instance_id}).one()
     if again != (opened.id if opened else None):
         raise db_errors.RetryRequest(errors.Conflict("Another operation was opened at the same time."))
     return instance, opened, at

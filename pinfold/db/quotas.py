@@ -28,6 +28,49 @@ _instances = Base.metadata.tables["instances"]
 _operations = Base.metadata.tables["operations"]
 
 
+_PROJECT, _USER = sa.bindparam("project", type_=sa.String()), sa.bindparam("user", type_=sa.String())
+_LOCK = (
+    sa.select(QuotaSet.project_id)
+    .where(QuotaSet.project_id == _PROJECT, QuotaSet.user_id == _USER)
+    .with_for_update()
+)
+_LIMITS = sa.union_all(
+    sa.select(sa.cast(sa.null(), sa.String(255)), QuotaClass.limits).where(QuotaClass.name == DEFAULT_CLASS),
+    sa.select(QuotaSet.user_id, QuotaSet.limits).where(
+        QuotaSet.project_id == _PROJECT, sa.or_(QuotaSet.user_id == _WHOLE_PROJECT, QuotaSet.user_id == _USER)
+    ),
+)
+
+
+def _size(of: str) -> sa.ColumnElement[int]:
+    return largest(
+        json_number(_instances.c.flavor, of),
+        json_number(_instances.c.moved_from, "flavor", of),
+        json_number(_operations.c.arguments, "flavor", of),
+    )
+
+
+def _used(user: sa.BindParameter[str] | None) -> sa.Select[Any]:
+    cores, ram = _size("vcpus"), _size("memory_mb")
+    sums: list[sa.ColumnElement[Any]] = [sa.func.count(), sa.func.sum(cores), sa.func.sum(ram)]
+    if user is not None:
+        mine = _instances.c.user_id == user
+        sums += [sa.func.sum(sa.case((mine, amount), else_=0)) for amount in (sa.literal(1), cores, ram)]
+    return (
+        sa.select(*sums)
+        .select_from(_instances)
+        .outerjoin(_operations, _operations.c.open_key == _instances.c.id)
+        .where(
+            _instances.c.deleted_at.is_(None),
+            _instances.c.project_id == _PROJECT,
+            sa.or_(_instances.c.vm_state.not_in(_NOT_COUNTED), _operations.c.kind == _COUNTED_AGAIN),
+        )
+    )
+
+
+_USED, _USED_WITH_USER = _used(None), _used(_USER)
+
+
 class Limits(msgspec.Struct, frozen=True):
     """What a project may have, and what a user of it may: only where the user's own limits differ."""
 
@@ -49,8 +92,7 @@ def lock(session: Session, project: str, user: str = _WHOLE_PROJECT) -> None:
 
         SELECT project_id FROM quota_sets WHERE project_id = :project AND user_id = '' FOR UPDATE
     """
-    own = sa.and_(QuotaSet.project_id == project, QuotaSet.user_id == user)
-    if session.scalar(sa.select(QuotaSet.project_id).where(own).with_for_update()) is None:
+    if session.scalar(_LOCK, {"project": project, "user": user}) is None:
         _first(session, QuotaSet, {"project_id": project, "user_id": user}, {})
 
 
@@ -62,13 +104,7 @@ def limits(session: Session, defaults: Amounts, project: str, user: str = _WHOLE
         SELECT NULL, limits FROM quota_classes WHERE name = 'default' UNION ALL
         SELECT user_id, limits FROM quota_sets WHERE project_id = :project AND user_id IN ('', :user)
     """
-    of_class = sa.select(sa.cast(sa.null(), sa.String(255)), QuotaClass.limits).where(
-        QuotaClass.name == DEFAULT_CLASS
-    )
-    own = sa.select(QuotaSet.user_id, QuotaSet.limits).where(
-        QuotaSet.project_id == project, QuotaSet.user_id.in_({_WHOLE_PROJECT, user})
-    )
-    rows = session.execute(sa.union_all(of_class, own))
+    rows = session.execute(_LIMITS, {"project": project, "user": user})
     found: dict[str | None, dict[str, int]] = {row[0]: row[1] for row in rows}
     whole = {**defaults, **found.get(None, {}), **found.get(_WHOLE_PROJECT, {})}
     return Limits(whole, found.get(user, {}) if user != _WHOLE_PROJECT else {})
@@ -92,33 +128,14 @@ def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) 
         WHERE deleted_at IS NULL AND project_id = :project
         AND (vm_state <> 'soft-delete' OR operations.kind = 'restore')
     """
-    cores, ram = _size("vcpus"), _size("memory_mb")
-    sums: list[sa.ColumnElement[Any]] = [sa.func.count(), sa.func.sum(cores), sa.func.sum(ram)]
-    if user != _WHOLE_PROJECT:
-        mine = _instances.c.user_id == user
-        sums += [sa.func.sum(sa.case((mine, amount), else_=0)) for amount in (sa.literal(1), cores, ram)]
-    row = session.execute(
-        sa.select(*sums)
-        .select_from(_instances)
-        .outerjoin(_operations, _operations.c.open_key == _instances.c.id)
-        .where(
-            _instances.c.deleted_at.is_(None),
-            _instances.c.project_id == project,
-            sa.or_(_instances.c.vm_state.not_in(_NOT_COUNTED), _operations.c.kind == _COUNTED_AGAIN),
-        )
-    ).one()
+    if user == _WHOLE_PROJECT:
+        row = session.execute(_USED, {"project": project}).one()
+    else:
+        row = session.execute(_USED_WITH_USER, {"project": project, "user": user}).one()
     numbers = [int(number or 0) for number in row]
     return Scopes(
         dict(zip(quotas.OF_SERVERS, numbers[:3], strict=True)),
         dict(zip(quotas.OF_SERVERS, numbers[3:], strict=False)),
-    )
-
-
-def _size(of: str) -> sa.ColumnElement[int]:
-    return largest(
-        json_number(_instances.c.flavor, of),
-        json_number(_instances.c.moved_from, "flavor", of),
-        json_number(_operations.c.arguments, "flavor", of),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -76,7 +77,13 @@ class History(msgspec.Struct, frozen=True):
 
 def _is_set(record: msgspec.Struct, field: str) -> bool:
     """Whether a field that came later holds more than its default (an old receiver may then not miss it)."""
-    default = next(known for known in msgspec.structs.fields(record) if known.name == field)
-    if default.default_factory is not msgspec.NODEFAULT:
-        return bool(getattr(record, field) != default.default_factory())
-    return bool(getattr(record, field) != default.default)
+    return bool(getattr(record, field) != _default(type(record), field))
+
+
+@cache
+def _default(kind: type[msgspec.Struct], field: str) -> Any:
+    """Only to compare with: msgspec looks all types of the record up anew for it."""
+    found = next(known for known in msgspec.structs.fields(kind) if known.name == field)
+    if found.default_factory is not msgspec.NODEFAULT:
+        return found.default_factory()
+    return found.default
