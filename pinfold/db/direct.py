@@ -1,7 +1,7 @@
 """One statement that reads, made once and run on the driver itself.
 
-What SQLAlchemy does around a statement takes five times as long as the statement. For most that is no matter; a server
-is looked at again and again while something is done with it. PostgreSQL only.
+What SQLAlchemy does around a statement takes five times as long as the statement. For most that is no matter; but a
+server is looked at again and again while something is done with it. PostgreSQL only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Convert = Callable[[Any], Any]
 
 
 class Cursor(psycopg.Cursor[Row]):
-    """Describes its columns by what SQLAlchemy looks at: names and types. Psycopg makes an object of each, every time."""
+    """Describes its columns by what SQLAlchemy looks at, names and types. Psycopg makes an object of each."""
 
     @property
     def description(self) -> Any:

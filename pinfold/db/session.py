@@ -108,6 +108,37 @@ def _search(pattern: str, text: str | None) -> bool:
     return text is not None and re.search(pattern, text) is not None
 
 
+def _server_engine(url: sa.URL, pool_size: int) -> sa.Engine:
+    postgresql = url.get_backend_name() == "postgresql"
+    engine = sa.create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=30,
+        pool_recycle=3600,
+        # the fewest connections that will do, whose statements the database has prepared
+        pool_use_lifo=True,
+        connect_args=_postgresql_arguments() if postgresql else {},
+    )
+    if postgresql:
+        event.listen(engine, "connect", _plan_once)
+    return engine
+
+
+def _postgresql_arguments() -> dict[str, Any]:
+    from pinfold.db import direct
+
+    # a statement that comes a second time on a connection is prepared there
+    return {"cursor_factory": direct.Cursor, "prepare_threshold": 1}
+
+
+def _plan_once(connection: Any, entry: ConnectionPoolEntry) -> None:
+    """Ours are short statements that find rows by keys: to plan one anew each time takes longer than to run it."""
+    connection.execute("SET plan_cache_mode = force_generic_plan")
+    connection.commit()
+
+
 def make_engine(url: str, pool_size: int = 10) -> sa.Engine:
     """An engine for the database at ``url``, with at most ``pool_size`` connections kept.
 
@@ -117,27 +148,10 @@ def make_engine(url: str, pool_size: int = 10) -> sa.Engine:
     if parsed.get_backend_name() == "sqlite":
         engine = _sqlite_engine(parsed, pool_size)
     else:
-        engine = sa.create_engine(
-            parsed,
-            isolation_level="READ COMMITTED",
-            pool_size=pool_size,
-            max_overflow=0,
-            pool_timeout=30,
-            pool_recycle=3600,
-            # the fewest connections that will do, whose statements the database has prepared
-            pool_use_lifo=True,
-            connect_args=_arguments(parsed),
-        )
-    exc_filters.register_engine(engine)
+        engine = _server_engine(parsed, pool_size)
+    # What makes oslo.db's exceptions; its other listeners are for savepoints, and would be asked at each statement.
+    event.listen(engine, "handle_error", exc_filters.handler, retval=True)
     return engine
-
-
-def _arguments(url: sa.URL) -> dict[str, Any]:
-    if url.get_backend_name() != "postgresql":
-        return {}
-    from pinfold.db import direct
-
-    return {"cursor_factory": direct.Cursor}
 
 
 def _direct(engine: sa.Engine) -> Direct | None:
