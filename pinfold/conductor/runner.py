@@ -29,6 +29,13 @@ from pinfold.rpcapi.messages import Abort, Echo, Heartbeat
 LOG = log.getLogger(__name__)
 
 
+_OPEN = (
+    sa.select(Operation, Instance)
+    .join(Instance, Instance.id == Operation.instance_id)
+    .where(Operation.id == sa.bindparam("id", type_=sa.String()), Operation.open_key.is_not(None))
+)
+
+
 def stand_for(operation: Operation) -> None:
     """From here on, log lines name the request that asked for the operation."""
     stand_in_logs(
@@ -109,11 +116,7 @@ class Runner:
 
     @staticmethod
     def _look(session: Session, operation_id: str) -> tuple[Operation, Instance] | None:
-        row = session.execute(
-            sa.select(Operation, Instance)
-            .join(Instance, Instance.id == Operation.instance_id)
-            .where(Operation.id == operation_id, Operation.open_key.is_not(None))
-        ).first()
+        row = session.execute(_OPEN, {"id": operation_id}).first()
         if row is None or not states.KINDS[row[0].kind].places:
             return None
         return row[0], row[1]
@@ -143,7 +146,8 @@ class Runner:
         deed = self.deed(session, operation_id)
         if deed is None or deed.operation.open_key is None or deed.operation.attempt != attempt:
             return Bell()
-        if deed.claim(book_claims.INCOMING) is not None:
+        if attempt and deed.claim(book_claims.INCOMING) is not None:
+            # a worker that it was cast to before has claimed meanwhile
             return Bell()
         operations.enter(deed.operation, "schedule", None, deed.at)
         if not proposal.places:

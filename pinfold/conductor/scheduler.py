@@ -5,24 +5,60 @@ The choice is a proposal: the worker fits again with the same function, and the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from pinfold.db import hosts
 from pinfold.db.aggregates import zones
-from pinfold.db.models import Claim, Node, Service
+from pinfold.db.models import Base, Claim
+from pinfold.db.types import epoch
 from pinfold.model import host, placement
 from pinfold.model.host import NodeReport, NodeUsage
 from pinfold.model.placement import Candidate, HostRefusal, Wish
 from pinfold.model.request import Demand
 from pinfold.runtime import Runtime
 
+_nodes, _services = (Base.metadata.tables[name] for name in ("nodes", "services"))
+_NODES = (
+    sa.select(
+        _nodes.c.id,
+        _nodes.c.name,
+        _nodes.c.host,
+        _nodes.c.generation,
+        _nodes.c.updated_at,
+        (_services.c.last_seen_at > epoch() - sa.bindparam("service_down", type_=sa.Double())).label("heard"),
+        _services.c.forced_down,
+        _services.c.disabled,
+        zones.c.zone,
+    )
+    .select_from(
+        _nodes.outerjoin(
+            _services, sa.and_(_services.c.binary == hosts.COMPUTE, _services.c.host == _nodes.c.host)
+        ).outerjoin(zones, zones.c.host == _nodes.c.host)
+    )
+    .order_by(_nodes.c.id)
+)
+
 
 class _Known(msgspec.Struct, frozen=True):
     generation: int
+    updated_at: float
     report: NodeReport
     usage: NodeUsage
+
+
+def _is_known(known: _Known | None, row: sa.Row[Any]) -> bool:
+    return known is not None and (known.generation, known.updated_at) == (row.generation, row.updated_at)
+
+
+def _state(row: sa.Row[Any]) -> str | None:
+    if not row.heard or row.forced_down:
+        return placement.DOWN
+    return placement.DISABLED if row.disabled else None
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -53,27 +89,14 @@ class Scheduler:
 
         ::
 
-            SELECT nodes.id, name, host, generation, up, disabled, zone FROM nodes
+            SELECT nodes.id, name, host, generation, updated_at, heard, forced_down, disabled, zone FROM nodes
             LEFT JOIN services ON host LEFT JOIN (<zones>) ON host
-            SELECT * FROM nodes WHERE id IN (:moved)
+            SELECT id, report FROM nodes WHERE id IN (:reported anew)
             SELECT * FROM claims WHERE node_id IN (:moved)
         """
-        rows = session.execute(
-            sa.select(
-                Node.id,
-                Node.name,
-                Node.host,
-                Node.generation,
-                hosts.is_up(self._service_down).label("up"),
-                Service.disabled,
-                sa.func.coalesce(zones.c.zone, self._default_zone).label("zone"),
-            )
-            .outerjoin(Service, sa.and_(Service.binary == hosts.COMPUTE, Service.host == Node.host))
-            .outerjoin(zones, zones.c.host == Node.host)
-            .order_by(Node.id)
-        ).all()
+        rows = session.execute(_NODES, {"service_down": self._service_down}).all()
         known = self._known
-        moved = [row.id for row in rows if getattr(known.get(row.name), "generation", -1) != row.generation]
+        moved = [row for row in rows if not _is_known(known.get(row.name), row)]
         if moved:
             known = {**known, **self._read(session, moved)}
             self._known = known
@@ -83,25 +106,31 @@ class Scheduler:
                 row.host,
                 known[row.name].report,
                 known[row.name].usage,
-                placement.DOWN if not row.up else placement.DISABLED if row.disabled else None,
-                row.zone,
+                _state(row),
+                row.zone or self._default_zone,
             )
             for row in rows
             if row.name in known
         ]
 
-    @staticmethod
-    def _read(session: Session, moved: list[int]) -> dict[str, _Known]:
-        nodes = {node.id: node for node in session.scalars(sa.select(Node).where(Node.id.in_(moved)))}
+    def _read(self, session: Session, moved: Sequence[sa.Row[Any]]) -> dict[str, _Known]:
+        """What the nodes hold now; a report only where it is not the one that is known."""
+        known = self._known
+        anew = [row.id for row in moved if getattr(known.get(row.name), "updated_at", None) != row.updated_at]
+        reports: dict[int, NodeReport] = {}
+        if anew:
+            found = session.execute(sa.select(_nodes.c.id, _nodes.c.report).where(_nodes.c.id.in_(anew)))
+            reports = {row.id: row.report for row in found}
         claims: dict[int, list[host.ClaimView]] = {}
-        for claim in session.scalars(sa.select(Claim).where(Claim.node_id.in_(moved))):
+        for claim in session.scalars(sa.select(Claim).where(Claim.node_id.in_([row.id for row in moved]))):
             claims.setdefault(claim.node_id, []).append(hosts.claim_view(claim))
-        return {
-            node.name: _Known(
-                node.generation, node.report, host.usage_of(node.report, claims.get(node.id, []))
-            )
-            for node in nodes.values()
-        }
+        read: dict[str, _Known] = {}
+        for row in moved:
+            if row.id in reports or row.id not in anew:
+                report = reports.get(row.id) or known[row.name].report
+                usage = host.usage_of(report, claims.get(row.id, []))
+                read[row.name] = _Known(row.generation, row.updated_at, report, usage)
+        return read
 
     def choose(self, session: Session, demand: Demand, wish: Wish, most: int) -> Proposal:
         """At most ``most`` nodes, best first; where there is none, why each was refused."""

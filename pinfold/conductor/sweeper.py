@@ -37,6 +37,17 @@ from pinfold.runtime import Event, Runtime
 LOG = log.getLogger(__name__)
 _BATCH = 100
 _REPORT_KEPT = 3600.0
+_GATHERED = 0.3
+
+# Whether there is anything to do: asked again and again, so by one statement and no transaction.
+_DUE = sa.select(Outbox.id).where(Outbox.due_at <= epoch()).limit(1)
+_LATE = (
+    sa.select(Operation.id)
+    .where(Operation.open_key >= "", sa.or_(Operation.lease_until < epoch(), Operation.deadline_at < epoch()))
+    .order_by(Operation.lease_until)
+    .limit(_BATCH)
+)
+_ASKED = sa.select(Report.id).where(Report.cast_at.is_(None)).limit(1)
 
 
 class _Deed(msgspec.Struct, frozen=True):
@@ -80,7 +91,9 @@ class Sweeper:
     def run_outbox(self) -> None:
         """Do what is in the outbox, at once when woken, until told to stop."""
         while not self._stop.is_set():
-            self._outbox_bell.wait(self._settings.sweep_interval)
+            if self._outbox_bell.wait(self._settings.sweep_interval):
+                # others may follow, and nobody waits for what is done here
+                self._stop.wait(_GATHERED)
             self._outbox_bell.clear()
             self._guarded(self.outbox)
 
@@ -106,15 +119,8 @@ class Sweeper:
 
         ``>= ''`` is as good as IS NOT NULL, for which SQLite would look at all operations there ever were.
         """
-        due = self._book.read(
-            lambda session: session.scalars(
-                sa.select(Operation.id)
-                .where(Operation.open_key >= "", _is_due())
-                .order_by(Operation.lease_until)
-                .limit(_BATCH)
-            ).all()
-        )
-        for operation_id in due:
+        due = self._book.rows(_LATE)
+        for (operation_id,) in due:
             self._runner.ring(self._book.write(partial(self._resume, operation_id)))
         return len(due)
 
@@ -145,16 +151,12 @@ class Sweeper:
 
     def outbox(self) -> int:
         """Do what is due outside the database; how many were done."""
-        done = 0
-        for deed in self._book.write(self._take_outbox):
-            if self._perform(deed):
-                self._book.write(partial(self._drop_deed, deed.id))
-                done += 1
-        return done
-
-    @staticmethod
-    def _drop_deed(deed_id: int, session: Session) -> None:
-        session.execute(sa.delete(Outbox).where(Outbox.id == deed_id))
+        if not self._book.rows(_DUE):
+            return 0
+        done = [deed.id for deed in self._book.write(self._take_outbox) if self._perform(deed)]
+        if done:
+            self._book.write(lambda session: session.execute(sa.delete(Outbox).where(Outbox.id.in_(done))))
+        return len(done)
 
     @staticmethod
     def _take_outbox(session: Session) -> list[_Deed]:
@@ -192,6 +194,8 @@ class Sweeper:
 
     def reports(self) -> int:
         """Cast the questions to workers that nobody has cast yet, and drop old ones; how many were cast."""
+        if not self._book.rows(_ASKED):
+            return 0
         asked = self._book.write(self._take_reports)
         for host, request in asked:
             try:
@@ -292,7 +296,3 @@ class Sweeper:
         self._guarded(beat)
         while not self._stop.wait(self._settings.heartbeat):
             self._guarded(beat)
-
-
-def _is_due() -> sa.ColumnElement[bool]:
-    return sa.or_(Operation.lease_until < epoch(), Operation.deadline_at < epoch())
