@@ -1,7 +1,7 @@
 """The resource tracker: what is taken on each node, and claims.
 
-It is a cache of the book, never a book: a claim is made by the conductor, by compare-and-swap of the
-node's generation, and a reply that shows the cache to be old brings the fresh view. One fair lock per node is
+It is a cache of the book, never a book: a claim is made by the conductor, if nothing was taken since the generation
+that it was planned on, and a reply that shows the cache to be old brings the fresh view. One fair lock per node is
 held for arithmetic and for the one claim call; two nodes never wait for each other.
 """
 
@@ -67,12 +67,19 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class _Node:
-    """One node's part of the cache; ``lock`` is held by the caller of everything but ``load``."""
+    """One node's part of the cache; ``lock`` is held by the caller of everything but ``load``.
+
+    All changes up to ``generation`` are known, and all that took something up to ``planned_on``: what others freed
+    meanwhile takes no room away. Replies come in any order: ``ahead`` has, by generation, what changes after a gap
+    made of a claim (None where it is gone).
+    """
 
     def __init__(self, runtime: Runtime, report: NodeReport) -> None:
         self.report = report
         self.lock = runtime.lock()
         self.generation = -1
+        self.planned_on = -1
+        self.ahead: dict[int, tuple[str, ClaimView | None]] = {}
         self.claims: dict[str, ClaimView] = {}
         self.usage: NodeUsage = host.usage_of(report, ())
         self.stale = True
@@ -94,17 +101,42 @@ class _Node:
             self._put(view.generation, claims, host.usage_of(self.report, view.claims))
 
     def _put(self, generation: int, claims: dict[str, ClaimView], usage: NodeUsage) -> None:
-        if generation >= self.generation:
-            self.seen_gone.extend(self.claims.keys() - claims.keys())
-            self.usage, self.claims = usage, claims
-            self.generation, self.stale = generation, False
+        if generation < self.generation:
+            return
+        for step in sorted(self.ahead):
+            if step > generation:
+                usage = self._changed(claims, usage, *self.ahead[step])
+        self.seen_gone.extend(self.claims.keys() - claims.keys())
+        self.usage, self.claims = usage, claims
+        self.generation, self.stale = generation, False
+        self._close_gap()
 
-    def step_to(self, generation: int | None) -> None:
-        """A change of ours led to ``generation``; if others changed the node too, what is known is old."""
-        if generation == self.generation + 1:
-            self.generation = generation
-        elif generation is None or generation > self.generation:
+    def _changed(
+        self, claims: dict[str, ClaimView], usage: NodeUsage, identity: str, now: ClaimView | None
+    ) -> NodeUsage:
+        """Bring an older view up to what is known of one claim."""
+        before = claims.pop(identity, None)
+        if before is not None:
+            usage = host.release(self.report, usage, before)
+        if now is None:
+            return usage
+        claims[identity] = now
+        return host.add(self.report, usage, now)
+
+    def step_to(self, generation: int | None, claim: str) -> None:
+        """A change of ours to ``claim``, which is noted, led to ``generation``: before others, perhaps, whose replies
+        are still to come."""
+        if generation is None:
             self.stale = True
+        elif generation > self.generation:
+            self.ahead[generation] = (claim, self.claims.get(claim))
+            self._close_gap()
+
+    def _close_gap(self) -> None:
+        while self.generation + 1 in self.ahead:
+            self.generation += 1
+        self.ahead = {step: known for step, known in self.ahead.items() if step > self.generation}
+        self.planned_on = max(self.planned_on, self.generation)
 
     def add(self, claim: ClaimView) -> None:
         if claim.id in self.claims:
@@ -207,7 +239,7 @@ class ResourceTracker:
         if fresh:
             self.refresh(name)
         while True:
-            planned_on = node.generation
+            planned_on = node.planned_on
             outcome = attempt(node, fresh)
             if isinstance(outcome, Held):
                 return outcome
@@ -250,7 +282,7 @@ class ResourceTracker:
             known = node.claims.get(claim)
             if known is not None:
                 node.claims[claim] = msgspec.structs.replace(known, role=role)
-            node.step_to(generation)
+            node.step_to(generation, claim)
 
     def released(self, name: str | None, claim: str, generation: int | None) -> bool:
         """The book has freed a claim. False, counted and logged, when it was not held here: nothing changes."""
@@ -261,7 +293,7 @@ class ResourceTracker:
             known = node.claims.get(claim)
             if claim in node.seen_gone:
                 node.seen_gone.remove(claim)
-                node.step_to(generation)
+                node.step_to(generation, claim)
                 return True
             if known is not None:
                 try:
@@ -270,7 +302,7 @@ class ResourceTracker:
                     LOG.error("Claim %s on node %s cannot be released: %s", claim, name, error)
                     node.stale = True
                     known = None
-            node.step_to(generation)
+            node.step_to(generation, claim)
         if known is None:
             return self._was_not_held(f"node {name}", claim)
         return True
@@ -311,9 +343,9 @@ def _plan(node: _Node, wanted: Wanted, waited: float) -> Proposal | None:
     """A claim for what is wanted, or the one that the operation has already."""
     for known in node.claims.values():
         if known.operation == wanted.operation and known.role == INCOMING:
-            return Proposal(node.generation, known, waited)
+            return Proposal(node.planned_on, known, waited)
     place = host.place(node.report, node.usage, wanted.demand)
-    return None if place is None else Proposal(node.generation, _view(wanted, INCOMING, place), waited)
+    return None if place is None else Proposal(node.planned_on, _view(wanted, INCOMING, place), waited)
 
 
 def _view(wanted: Wanted, role: str, place: Place) -> ClaimView:
@@ -334,7 +366,10 @@ def _taken(node: _Node, proposal: Proposal, answer: Claimed) -> Held:
     """Note the claim as the book has it: it may be that of an earlier try, whose plan was another."""
     held = Held(answer.claim or proposal.view.id, answer.placement)
     node.add(msgspec.structs.replace(proposal.view, id=held.claim, placement=held.placement))
-    node.step_to(answer.generation)
+    node.step_to(answer.generation, held.claim)
+    if answer.generation is not None:
+        # nobody else had taken anything since it was planned
+        node.planned_on = max(node.planned_on, answer.generation)
     return held
 
 

@@ -171,11 +171,11 @@ class Manager:
         deed = self._runner.deed(session, claim.operation)
         if deed is None or not _is_open(deed, claim.attempt) or deed.operation.left_leftover:
             return _REFUSED
-        node = hosts.node_by_name(session, claim.node)
+        held = deed.claim(book_claims.INCOMING)
+        node = hosts.node_by_name(session, claim.node, lock=True)
         if node is None or node.host != claim.host:
             return _REFUSED
         barred = rules.barred(session, deed.instance, node, self._settings.default_zone)
-        held = deed.claim(book_claims.INCOMING)
         if held is None and PLANS[deed.operation.kind].may_claim(deed):
             if barred is not None:
                 return messages.Claimed("refused"), rules.misplaced(deed, node, barred)
@@ -186,7 +186,8 @@ class Manager:
         if held is None or held[1].id != node.id or held[0].operation_id != deed.operation.id:
             return _REFUSED
         self._claimed(deed, claim, node)
-        return messages.Claimed("accepted", held[0].id, node.generation, held[0].placement), Bell()
+        # of an earlier try: what else was taken since, the worker is to read
+        return messages.Claimed("accepted", held[0].id, None, held[0].placement), Bell()
 
     def _claimed(self, deed: Deed, claim: messages.Claim, node: Node) -> None:
         operations.enter(deed.operation, "claim", claim.host, deed.at, claim.waits)

@@ -1,7 +1,8 @@
 """Claims and pins: the only place where what a node has used changes.
 
-Each change raises the node's generation in the same transaction: a claim by compare-and-swap,
-anything else by plain increment.
+Each change raises the node's generation in the same transaction: a claim by compare-and-swap, anything else by
+plain increment, with the node locked. What is compared is the generation at which something was last taken: a plan
+still holds when others have only given back since.
 """
 
 from __future__ import annotations
@@ -29,12 +30,6 @@ _OF_INSTANCE = (
     .order_by(Node.id)
     .options(orm.defer(Node.report))
     .with_for_update(of=Node)
-)
-_nodes = Base.metadata.tables["nodes"]
-_SWAP = (
-    sa.update(_nodes)
-    .where(_nodes.c.id == sa.bindparam("node"), _nodes.c.generation == sa.bindparam("planned_on"))
-    .values(generation=_nodes.c.generation + 1)
 )
 _claims = Base.metadata.tables["claims"]
 _INSERT = sa.insert(_claims).values(created_at=epoch())
@@ -81,21 +76,18 @@ def with_role(claims: Sequence[tuple[Claim, Node]], role: str) -> tuple[Claim, N
 def take(
     session: Session, node: Node, generation: int, view: ClaimView, others: Sequence[tuple[Claim, Node]] = ()
 ) -> int:
-    """Write a claim and its pins, planned on ``generation``; the node's new generation.
+    """Write a claim and its pins, planned on ``generation``; the new generation of its node, which is locked.
 
     It is younger than all ``others`` of its instance, also when the clock was set back: of two on one node, their
     order says which of two guests stays.
 
     Raises StaleGeneration, having changed nothing. The primary key of the pins is the last guard: should two
     claims ever get this far with one CPU, the database refuses the second.
-
-    ::
-
-        UPDATE nodes SET generation = generation + 1 WHERE id = :node AND generation = :generation
     """
-    swapped = session.execute(_SWAP, {"node": node.id, "planned_on": generation})
-    if swapped.rowcount != 1:  # type: ignore[attr-defined]
+    if node.taken_at > generation:
         raise StaleGeneration(f"Node {node.name} is past generation {generation}.")
+    node.generation += 1
+    node.taken_at = node.generation
     session.execute(
         _younger_than(others),
         {
@@ -112,7 +104,7 @@ def take(
         },
     )
     _pin(session, node.id, view.id, view.placement)
-    return generation + 1
+    return node.generation
 
 
 def _pin(session: Session, node: int, claim: str, placement: Placement | None) -> None:
@@ -155,6 +147,7 @@ def change(session: Session, claim: Claim, node: Node, sizes: Sizes, generation:
     if generation is not None and node.generation != generation:
         raise StaleGeneration(f"Node {node.name} is past generation {generation}.")
     node.generation += 1
+    node.taken_at = node.generation
     claim.memory_mb, claim.disk_gb = sizes.memory_mb, sizes.disk_gb
     claim.shared_vcpus, claim.placement = sizes.shared_vcpus, sizes.placement
     session.execute(

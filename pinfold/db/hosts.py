@@ -90,6 +90,7 @@ def save_node(session: Session, host: str, report: NodeReport, *, new_id: str) -
             name=report.name,
             host=host,
             generation=0,
+            taken_at=0,
             report=report,
             created_at=now,
             updated_at=now,
@@ -99,7 +100,13 @@ def save_node(session: Session, host: str, report: NodeReport, *, new_id: str) -
         session.execute(
             sa.update(Node)
             .where(Node.id == node.id)
-            .values(host=host, report=report, updated_at=epoch(), generation=Node.generation + 1)
+            .values(
+                host=host,
+                report=report,
+                updated_at=epoch(),
+                generation=node.generation + 1,
+                taken_at=node.generation + 1,
+            )
         )
         session.refresh(node)
     session.flush()

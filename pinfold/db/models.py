@@ -234,7 +234,8 @@ class Service(Base):
 
 
 class Node(Base):
-    """A node of a host. Each change of its claims raises ``generation`` in the same transaction."""
+    """A node of a host. Each change of its claims raises ``generation`` in the same transaction; ``taken_at`` is the
+    generation at which more was taken of it last, or it was reported otherwise."""
 
     __tablename__ = "nodes"
 
@@ -243,6 +244,7 @@ class Node(Base):
     name: Mapped[str] = mapped_column(Name, unique=True)
     host: Mapped[str] = mapped_column(Name, index=True)
     generation: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    taken_at: Mapped[int] = mapped_column(sa.BigInteger, default=0)
     report: Mapped[NodeReport] = mapped_column(Record(NodeReport))
     created_at: Mapped[float] = mapped_column(Seconds)
     updated_at: Mapped[float] = mapped_column(Seconds)

@@ -141,7 +141,12 @@ class RealBook:
         assert len(self._box.compute.work) == casts
 
     def move_on(self, node: str) -> None:
-        self._write(sa.update(Node).where(Node.name == node).values(generation=Node.generation + 1))
+        moved = Node.generation + 1
+        self._write(
+            sa.update(Node)
+            .where(Node.name == node)
+            .ordered_values((Node.taken_at, moved), (Node.generation, moved))
+        )
 
     def _write(self, statement: Any) -> None:
         self._book.write(lambda session: session.execute(statement))

@@ -31,11 +31,11 @@ def report(name: str = "n1") -> NodeReport:
 
 
 class Pages:
-    """A node's claims in the book, with the compare-and-swap of its generation."""
+    """A node's claims in the book: a claim is taken if nothing was since the generation that it was planned on."""
 
     def __init__(self, name: str = "n1") -> None:
         self.report = report(name)
-        self.generation = 0
+        self.generation = self.taken_at = 0
         self.claims: dict[str, ClaimView] = {}
         self.calls = 0
         self.refreshed = 0
@@ -53,12 +53,13 @@ class Pages:
         view = proposal.view
         for known in self.claims.values():
             if known.operation == view.operation:
-                return Claimed("accepted", known.id, self.generation, known.placement)
-        if proposal.generation != self.generation:
+                return Claimed("accepted", known.id, None, known.placement)
+        if proposal.generation < self.taken_at:
             return Claimed("stale", view=self.view())
         host.usage_of(self.report, [*self.claims.values(), view])
         self.claims[view.id] = view
         self.generation += 1
+        self.taken_at = self.generation
         return Claimed("accepted", view.id, self.generation, view.placement)
 
     def free(self, claim: str) -> int:
@@ -433,6 +434,7 @@ def test_who_waits_for_the_lock_plans_on_what_a_stale_reply_brought() -> None:
             while len(lock._waiters) < others and RealRuntime().monotonic() < until:  # type: ignore[attr-defined]
                 RealRuntime().sleep(0.001)
             book.generation += 1
+            book.taken_at = book.generation
         return book.claim(proposal)
 
     run_all(
@@ -443,6 +445,34 @@ def test_who_waits_for_the_lock_plans_on_what_a_stale_reply_brought() -> None:
     )
     assert len(book.claims) == others + 1
     assert book.calls == others + 2
+
+
+def test_what_others_give_back_meanwhile_makes_no_plan_old() -> None:
+    book = Pages()
+    tracker = ResourceTracker(RealRuntime(), [book.report], book.refresh)
+    first, second = take(tracker, book, "a"), take(tracker, book, "b")
+    calls, refreshed, freed = book.calls, book.refreshed, book.free(first.claim)
+    take(tracker, book, "c")
+    assert book.calls == calls + 1
+    tracker.released("n1", second.claim, book.free(second.claim))
+    tracker.released("n1", first.claim, freed)
+    assert book.refreshed == refreshed
+    assert tracker.view("n1").generation == book.generation
+    assert same(tracker, book)
+
+
+def test_a_view_that_comes_late_takes_back_nothing_that_is_known() -> None:
+    book = Pages()
+    tracker = ResourceTracker(RealRuntime(), [book.report], book.refresh)
+    first, second = take(tracker, book, "a"), take(tracker, book, "b")
+    freed = book.free(first.claim)
+    late = book.view()
+    tracker.released("n1", second.claim, book.free(second.claim))
+    tracker.load(late)
+    assert tracker.released("n1", first.claim, freed)
+    assert tracker.not_held == 0
+    assert tracker.view("n1").generation == book.generation
+    assert same(tracker, book)
 
 
 def test_the_release_of_a_claim_that_a_view_no_longer_had_is_not_counted_as_unknown() -> None:

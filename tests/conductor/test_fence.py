@@ -49,7 +49,7 @@ def test_a_claim_of_an_old_attempt_is_refused(box: Box) -> None:
 def test_a_claim_planned_on_an_old_generation_gets_the_fresh_view(box: Box) -> None:
     box.boot(pinned(4), node="n1")
     box.ask_create(pinned(4), node="n1")
-    stale = box.claim(box.last, generation=1)
+    stale = box.claim(box.last, generation=0)
     assert stale.outcome == "stale"
     assert stale.view is not None
     assert len(stale.view.claims) == 1

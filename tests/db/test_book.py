@@ -144,6 +144,19 @@ def test_a_claim_on_an_old_generation_changes_nothing(node: Book) -> None:
     assert pins(node) == {1}
 
 
+def test_a_claim_that_was_planned_before_others_gave_back_is_taken(node: Book) -> None:
+    take(node, "a", 1)
+    take(node, "b", 2, generation=1)
+
+    def free(session: Session) -> int:
+        first = sa.select(Claim).where(Claim.instance_id == "a")
+        return claims.free(session, session.scalars(first).one(), session.scalars(sa.select(Node)).one())
+
+    assert node.write(free) == 3
+    assert take(node, "a", 3, generation=2) == 4
+    assert pins(node) == {2, 3}
+
+
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
 def test_a_claim_is_younger_than_its_instances_others_though_the_clock_was_set_back(
     node: Book, ahead: float
@@ -170,7 +183,7 @@ def test_a_conditional_write_that_is_run_again_keeps_its_precondition(node: Book
         if len(runs) == 1:
             session.rollback()
             with node.engine.begin() as other:
-                other.execute(sa.update(Node).values(generation=7))
+                other.execute(sa.update(Node).values(generation=7, taken_at=7))
             raise db_errors.DBDeadlock()
         return result
 
