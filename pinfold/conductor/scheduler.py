@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from pinfold.db import hosts
 from pinfold.db.aggregates import zones
 from pinfold.db.models import Base, Claim
-from pinfold.db.types import epoch
 from pinfold.model import host, placement
 from pinfold.model.host import NodeReport, NodeUsage
 from pinfold.model.placement import Candidate, HostRefusal, Wish
@@ -30,8 +29,7 @@ _NODES = (
         _nodes.c.host,
         _nodes.c.generation,
         _nodes.c.updated_at,
-        (_services.c.last_seen_at > epoch() - sa.bindparam("service_down", type_=sa.Double())).label("heard"),
-        _services.c.forced_down,
+        hosts.is_up(sa.bindparam("service_down", type_=sa.Double())).label("up"),
         _services.c.disabled,
         zones.c.zone,
     )
@@ -56,7 +54,7 @@ def _is_known(known: _Known | None, row: sa.Row[Any]) -> bool:
 
 
 def _state(row: sa.Row[Any]) -> str | None:
-    if not row.heard or row.forced_down:
+    if not row.up:
         return placement.DOWN
     return placement.DISABLED if row.disabled else None
 
@@ -89,7 +87,7 @@ class Scheduler:
 
         ::
 
-            SELECT nodes.id, name, host, generation, updated_at, heard, forced_down, disabled, zone FROM nodes
+            SELECT nodes.id, name, host, generation, updated_at, up, disabled, zone FROM nodes
             LEFT JOIN services ON host LEFT JOIN (<zones>) ON host
             SELECT id, report FROM nodes WHERE id IN (:reported anew)
             SELECT * FROM claims WHERE node_id IN (:moved)

@@ -6,21 +6,22 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
-from pinfold.db.models import Claim, Node, Operation, Pin, Service
+from pinfold.db.models import Base, Claim, Node, Operation, Pin, Service
 from pinfold.db.types import epoch
 from pinfold.model import numa
 from pinfold.model.host import ClaimView, NodeReport, NodeView
 
 COMPUTE = "pinfold-compute"
+_services = Base.metadata.tables["services"]
 
 
 def is_up(service_down: float | sa.BindParameter[float]) -> sa.ColumnElement[bool]:
     """Of a Service row: heard of within ``service_down`` seconds, and not forced down."""
-    return sa.and_(Service.last_seen_at > epoch() - service_down, sa.not_(Service.forced_down))
+    return sa.and_(_services.c.last_seen_at > epoch() - service_down, sa.not_(_services.c.forced_down))
 
 
 _IS_UP = sa.select(is_up(sa.bindparam("service_down", type_=sa.Double()))).where(
-    Service.binary == COMPUTE, Service.host == sa.bindparam("host", type_=sa.String())
+    _services.c.binary == COMPUTE, _services.c.host == sa.bindparam("host", type_=sa.String())
 )
 _NODE_BY_NAME = (
     sa.select(Node)
