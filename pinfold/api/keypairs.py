@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import Any
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from oslo_db import exception as db_errors
 
 from pinfold.api import query as queries
@@ -22,7 +16,6 @@ from pinfold.db.keypairs import KeypairRow
 from pinfold.db.session import may_be_done
 from pinfold.model import errors, quotas
 
-_BITS = 2048
 LIST_PARAMETERS = {"user_id": 10, "limit": 35, "marker": 35}
 ONE_PARAMETERS = {"user_id": 10}
 
@@ -66,11 +59,13 @@ def create(call: Call) -> Reply:
     call.authorize(call.project, user)
     name, type_ = wanted["name"], wanted.get("type", "ssh")
     private = None
+    from pinfold.api import keys
+
     if "public_key" in wanted:
         public = wanted["public_key"]
     else:
-        private, public = _generated(type_)
-    row = KeypairRow(0, user, name, type_, public, _fingerprint(type_, public), 0.0)
+        private, public = keys.generated(type_)
+    row = KeypairRow(0, user, name, type_, public, keys.fingerprint(type_, public), 0.0)
     call.deps.book.write(lambda session: _write(session, call, row))
     shown = _brief(call, row) | {"user_id": user} | ({"private_key": private} if private else {})
     return Reply({"keypair": shown}, status=201 if call.minor >= 2 else 200)
@@ -129,38 +124,3 @@ def _not_found(user: str, name: str) -> errors.NotFound:
 def _brief(call: Call, row: KeypairRow) -> dict[str, Any]:
     shown = {"name": row.name, "public_key": row.public_key, "fingerprint": row.fingerprint}
     return shown | ({"type": row.type} if call.minor >= 2 else {})
-
-
-# --- keys -------------------------------------------------------------------------------------------
-
-
-def _generated(type_: str) -> tuple[str, str]:
-    """A new private key and its public key."""
-    if type_ != "ssh":
-        raise errors.InvalidRequest(
-            f"Keypair data is invalid: public_key must be given for type {type_}.", code="invalid-keypair"
-        )
-    key = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    )
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return private.decode(), f"{public.decode()} Generated-by-Pinfold"
-
-
-def _fingerprint(type_: str, public: str) -> str:
-    """MD5 of an SSH key, SHA-1 of a certificate: what their tools show. Raises InvalidRequest for what is none."""
-    try:
-        if type_ == "x509":
-            digest = x509.load_pem_x509_certificate(public.encode()).fingerprint(hashes.SHA1())
-        else:
-            serialization.load_ssh_public_key(public.encode())
-            blob = base64.b64decode(public.split()[1])
-            digest = hashlib.md5(blob, usedforsecurity=False).digest()
-    except (ValueError, TypeError, IndexError, UnsupportedAlgorithm) as error:
-        raise errors.InvalidRequest(
-            "Keypair data is invalid: failed to generate fingerprint of public_key", code="invalid-keypair"
-        ) from error
-    return ":".join(f"{byte:02x}" for byte in digest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import mmap
@@ -27,6 +28,8 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 #: Of graceful_shutdown_timeout: the rest is for the supervisor, which kills without mercy after it.
 _SHARE = 0.8
 _FAILED = 1
+#: From glibc's malloc.h.
+_M_ARENA_MAX = -8
 
 
 class Verdict:
@@ -127,6 +130,7 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
         self._conf.mutate_config_files()
 
     def _load(self) -> Program:
+        _share_heaps()
         program: Program = importlib.import_module(self._assembly).PROGRAM
         for register in program.registers:
             register(self._conf)
@@ -193,6 +197,14 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
     def _signal_supervisor(self) -> None:
         if os.getppid() == self._supervisor:
             os.kill(self._supervisor, signal.SIGTERM)
+
+
+def _share_heaps() -> None:
+    """Have all threads of this process share two heaps: glibc gives each of them one of its own, and keeps it."""
+    try:
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+    except (OSError, AttributeError):
+        pass  # another C library
 
 
 def reload_in_place() -> None:

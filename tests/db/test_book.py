@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
@@ -201,6 +202,13 @@ def test_migrations_make_the_tables_that_the_models_describe(book: Book) -> None
     with book.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": same_type})
         assert compare_metadata(context, Base.metadata) == []
+
+
+def test_migrations_are_named_by_their_versions_in_order() -> None:
+    """What services look at without Alembic is what Alembic makes."""
+    folder = pathlib.Path(schema.__file__).parent / "migrations"
+    known = [script.revision for script in ScriptDirectory(folder).walk_revisions()]
+    assert schema.versions() == known[::-1]
 
 
 def test_a_schema_of_another_version_is_refused_with_the_command_to_run(url: str) -> None:

@@ -31,7 +31,7 @@ def _upgrade(shell: Shell, _arguments: argparse.Namespace) -> int:
 
 
 def _version(shell: Shell, _arguments: argparse.Namespace) -> int:
-    have, want = schema.present(shell.book.engine), schema.wanted(shell.book.engine)
+    have, want = schema.present(shell.book.engine), schema.wanted()
     print(f"schema {have or 'none'}, this release needs {want}")
     return 0 if have == want else 1
 

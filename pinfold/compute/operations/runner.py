@@ -127,7 +127,7 @@ class Runner:
             offload = begun.offload or step != "record"
         elif self._tools.jobs.is_refused(attempt.key):
             raise Refused("the conductor has given it to somebody else")
-        LOG.info("%s: %s", attempt, step)
+        LOG.debug("%s: %s", attempt, step)
         deed.do(attempt)
         return offload
 
