@@ -33,7 +33,7 @@ class Cursor(psycopg.Cursor[Row]):
 class _Made:
     """A statement as the driver takes it, and what makes values of what it gives."""
 
-    def __init__(self, statement: sa.Select[Any], dialect: sa.Dialect) -> None:
+    def __init__(self, statement: sa.Select[*tuple[Any, ...]], dialect: sa.Dialect) -> None:
         self._dialect = dialect
         self._types = [column.type.dialect_impl(dialect) for column in statement.selected_columns]
         self._converts: list[tuple[int, Convert]] | None = None
@@ -66,9 +66,9 @@ class Direct:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._made: dict[sa.Select[Any], _Made] = {}
+        self._made: dict[sa.Select[*tuple[Any, ...]], _Made] = {}
 
-    def rows(self, statement: sa.Select[Any], parameters: Mapping[str, Any]) -> list[Row]:
+    def rows(self, statement: sa.Select[*tuple[Any, ...]], parameters: Mapping[str, Any]) -> list[Row]:
         """All rows. ``statement`` is a constant whose parameters are texts or numbers. Raises ``error``."""
         made = self._made.get(statement)
         if made is None:

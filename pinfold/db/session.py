@@ -217,7 +217,9 @@ class Book:
 
         return self._again(once)
 
-    def rows(self, statement: sa.Select[Any], **parameters: str | float) -> Sequence[Sequence[Any]]:
+    def rows(
+        self, statement: sa.Select[*tuple[Any, ...]], **parameters: str | float
+    ) -> Sequence[Sequence[Any]]:
         """What one statement, a constant, finds: as ``read``, for what is asked very often."""
         direct = self._direct
         if direct is not None:

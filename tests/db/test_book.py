@@ -225,6 +225,37 @@ def test_a_schema_of_another_version_is_refused_with_the_command_to_run(url: str
     engine.dispose()
 
 
+_NODE = sa.select(Node.name, Node.generation, Node.report).where(Node.name == sa.bindparam("name"))
+
+
+def test_rows_are_what_a_session_reads(node: Book) -> None:
+    """PostgreSQL is asked without a session; the types of columns hold all the same."""
+    found = node.rows(_NODE, name="n1")
+    assert [tuple(row) for row in found] == [("n1", 0, two_cells("n1"))]
+    assert not node.rows(_NODE, name="n2")
+    assert found == node.read(lambda session: session.execute(_NODE, {"name": "n1"}).all())
+
+
+def test_rows_are_read_in_no_transaction_that_stays_open(node: Book) -> None:
+    node.rows(_NODE, name="n1")
+    take(node, "a", 1)
+    assert node.rows(_NODE, name="n1")[0][1] == 1
+
+
+def test_rows_are_read_again_when_their_connection_is_lost(postgresql: Any) -> None:
+    book = new_book(postgresql.create())
+    book.write(a_node)
+    book.rows(_NODE, name="n1")
+    others = sa.text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    with make_engine(book.engine.url.render_as_string(hide_password=False)).connect() as other:
+        other.execute(others)
+    assert len(book.rows(_NODE, name="n1")) == 1
+    book.engine.dispose()
+
+
 def test_the_clock_is_the_databases_own_and_moves(book: Book) -> None:
     first, second = (book.read(lambda session: session.scalar(sa.select(epoch()))) for _ in range(2))
     assert first is not None
