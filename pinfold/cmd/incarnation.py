@@ -88,6 +88,8 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
     def start(self) -> None:
         """Wait until the former process is gone, then start the services."""
         self._pid = os.getpid()
+        if concurrency.chosen() == "eventlet":
+            self._reload_on_signal()
         if self.verdict.code:
             # Forked in the very moment in which the supervisor was being told to stop.
             return
@@ -128,6 +130,22 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
     def reset(self) -> None:
         """Read the files again and apply the options that may change; nothing is stopped for it."""
         self._conf.mutate_config_files()
+
+    def _reload_on_signal(self) -> None:
+        """In place of oslo.service's way with eventlet: it takes its handlers away for a moment, in which a second
+        SIGHUP ends the process. A handler must not switch green threads; the byte that a signal writes wakes one."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+        def reload() -> None:
+            while signals := os.read(reading, 64):
+                if signal.SIGHUP in signals:
+                    self.reset()
+
+        self._runtime.spawn(reload, name="reload")
 
     def _load(self) -> Program:
         _share_heaps()

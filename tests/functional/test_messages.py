@@ -135,6 +135,7 @@ def test_every_message_of_a_server_s_life_may_come_twice(cloud: Cloud) -> None:
         assert len(cloud.shelved_images()) == 1
         _nothing_happens_again(cloud, tap, server)
         cloud.unshelve(server, "host-1")
+        cloud.await_no_images()
         _nothing_happens_again(cloud, tap, server)
         cloud.delete(server)
         cloud.await_unused()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,10 +102,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 def test_a_second_run_keeps_the_cloud_and_tells_the_story_again(own: Cloud) -> None:
     server = own.boot("kept", "p2")
     pid = own.pid("all-in-one")
-    began = time.monotonic()
     done = stack("--dir", str(own.folder), "--port", str(own.options.port))
     assert "all totals are as at the start" in done.stdout
-    assert time.monotonic() - began < 60
     assert own.pid("all-in-one") == pid
     assert own.client.server(server)["status"] == "ACTIVE"
 
@@ -122,9 +119,7 @@ def test_resume_starts_only_what_is_dead(own: Cloud) -> None:
     (process,) = own.state.processes.values()
     for pid in processes.members(process):
         os.kill(pid, signal.SIGKILL)
-    began = time.monotonic()
     assert "started all-in-one" in own.resume().stdout
-    assert time.monotonic() - began < 10
     assert [server["name"] for server in own.client.servers()] == ["kept"]
     check_books(own)
 
