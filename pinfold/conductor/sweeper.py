@@ -81,6 +81,7 @@ class Sweeper:
         self._stop = stop
         self._outbox_bell = outbox_bell
         self._metrics = metrics or ConductorMetrics()
+        self._left: dict[str, dict[str, str]] = {}
 
     def run(self) -> None:
         """Sweep until told to stop."""
@@ -260,12 +261,22 @@ class Sweeper:
         )
 
     def _open_each(self, start: Callable[..., Bell], due: Sequence[Sequence[Any]]) -> int:
-        for server in due:
-            self._open(start, *server)
+        left: dict[str, str] = {}
+        for instance_id, project_id, user_id in due:
+            why = self._open(start, instance_id, project_id, user_id)
+            if why is None:
+                continue
+            left[instance_id] = why
+            # said once, and not by every sweep until it can be done
+            if self._left.get(start.__name__, {}).get(instance_id) != why:
+                LOG.info("Server %s is left as it is for now: %s", instance_id, why)
+        self._left[start.__name__] = left
         return len(due)
 
-    def _open(self, start: Callable[..., Bell], instance_id: str, project_id: str, user_id: str) -> None:
-        """Open an operation that nobody has asked for, in the name of the server's owner."""
+    def _open(
+        self, start: Callable[..., Bell], instance_id: str, project_id: str, user_id: str
+    ) -> str | None:
+        """Open an operation that nobody has asked for, in the name of the server's owner; or say why it cannot be."""
         requester = operations.Requester(f"req-{self._runtime.new_id()}", project_id, user_id)
         operation_id = self._runtime.new_id()
         try:
@@ -275,11 +286,11 @@ class Sweeper:
                 )
             )
         except (errors.Conflict, errors.NotFound, errors.InvalidRequest) as error:
-            LOG.info("Server %s is left as it is for now: %s", instance_id, error)
-        else:
-            stand_in_logs(Context(requester.request_id, user_id, project_id), operation_id)
-            self._outbox_bell.set()
-            self._runner.ring(bell)
+            return str(error)
+        stand_in_logs(Context(requester.request_id, user_id, project_id), operation_id)
+        self._outbox_bell.set()
+        self._runner.ring(bell)
+        return None
 
     def heartbeat(self, incarnation: str) -> None:
         """Note in the book that this conductor lives, until told to stop."""

@@ -277,7 +277,8 @@ def check_books(cloud: Cloud, seconds: float = 15.0) -> None:
     """The invariant.
 
     At every instant: a node's pins are the disjoint union of its claims' pins. And soon: claims only for servers
-    that exist, a claim for each server that has a host, guests exactly where claims are.
+    that exist, a claim for each server that has a host, guests exactly where claims are. The old end of a move has a
+    claim and a guest too, until that is confirmed or reverted; what is left over may have either.
     """
     last: list[str] = []
 
@@ -314,12 +315,17 @@ def claim_cpus(claim: Json) -> list[int]:
 
 def _differences(cloud: Cloud, nodes: dict[str, Json]) -> list[str]:
     hosts = {server["id"]: server["OS-EXT-SRV-ATTR:host"] for server in cloud.client.servers()}
-    claimed = {(claim["server"], name) for name, node in nodes.items() for claim in node["claims"]}
+    roles = {
+        (claim["server"], name): claim["role"] for name, node in nodes.items() for claim in node["claims"]
+    }
+    leftover = {pair for pair, role in roles.items() if role == "leftover"}
+    outgoing = {pair for pair, role in roles.items() if role == "outgoing"}
+    claimed = set(roles) - leftover
     placed = {(server, host) for server, host in hosts.items() if host is not None}
     guests = {(guest, host) for host, there in cloud.guests().items() for guest in there}
-    found = [f"a claim without a server's host: {pair}" for pair in claimed - placed]
+    found = [f"a claim without a server's host: {pair}" for pair in claimed - outgoing - placed]
     found += [f"a server's host without a claim: {pair}" for pair in placed - claimed]
-    found += [f"a guest without a claim: {pair}" for pair in guests - claimed]
+    found += [f"a guest without a claim: {pair}" for pair in guests - claimed - leftover]
     found += [f"a claim without a guest: {pair}" for pair in claimed - guests]
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinfold.cmd.manage.drain import Drain
 from pinfold.runtime import RealRuntime
-from tests.moves.conftest import MakeTown
+from tests.moves.conftest import MakeTown, on_both
 from tests.moves.invariants import check
 from tests.moves.town import P1, P2, P4, P6, Town
 
@@ -30,6 +30,7 @@ def drain_of(town: Town, servers: list[str], host: str = "n1") -> tuple[Drain, P
     return Drain(town.book, runtime, host, town.box.times), runtime
 
 
+@on_both
 def test_everything_is_moved_off_and_the_host_takes_nothing_more(town: Town) -> None:
     servers = [town.boot(size) for size in (P1, P2, P4)] + [town.boot(P1, stopped=True)]
     drain, runtime = drain_of(town, servers)
@@ -99,6 +100,7 @@ def test_a_host_that_is_down_is_drained_by_evacuation(town: Town) -> None:
     assert drain.tasks() == []
 
 
+@on_both
 def test_a_plan_says_where_each_would_go_and_takes_those_before_it_into_account(make_town: MakeTown) -> None:
     town = make_town(hosts=("n1", "n2"))
     town.boot(P6, "n2")

@@ -7,7 +7,7 @@ import pytest
 from pinfold.model import errors
 from pinfold.virt.driver import DriverError
 from tests.compute.world import DISK
-from tests.moves.conftest import MakeTown
+from tests.moves.conftest import MakeTown, on_both
 from tests.moves.invariants import check
 from tests.moves.town import P1, P2, P4, P6, Town
 
@@ -25,6 +25,7 @@ def evacuated(town: Town) -> str:
     return server
 
 
+@on_both
 def test_an_evacuated_server_runs_elsewhere_and_its_old_place_is_a_leftover(town: Town) -> None:
     server = evacuated(town)
     check(town)
@@ -114,6 +115,7 @@ def test_f032_the_host_returns_during_the_evacuation_and_starts_nothing(town: To
     assert len(town.used("n2")) == 4
 
 
+@on_both
 def test_f083_a_refused_evacuation_leaves_everything_as_it_was_and_can_be_tried_again(
     make_town: MakeTown,
 ) -> None:
@@ -166,6 +168,7 @@ def test_one_that_failed_to_start_there_is_tried_elsewhere(town: Town) -> None:
     assert town.place(server)[0] not in ("n1", *failed)
 
 
+@on_both
 def test_evacuated_again_before_the_first_host_is_back(town: Town) -> None:
     """Only once the operator says that it is fenced: the second host may run the guest, the first one's is off."""
     server = evacuated(town)
@@ -199,6 +202,7 @@ def test_what_comes_after_it_is_exact_too(town: Town, kind: str) -> None:
     assert town.claims() == []
 
 
+@on_both
 def test_deleted_during_it_nothing_is_left(town: Town) -> None:
     server = town.boot(P4)
     town.power_cut("n1")

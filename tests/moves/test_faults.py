@@ -16,7 +16,7 @@ from pinfold.db import aggregates, quotas
 from pinfold.rpcapi import wire
 from pinfold.virt.driver import DriverError
 from tests.compute.world import Killed
-from tests.moves.conftest import MakeTown
+from tests.moves.conftest import MakeTown, on_both
 from tests.moves.invariants import check, cpus_of, records
 from tests.moves.town import CONTEXT, P1, P2, P4, P6, Town, demand
 
@@ -276,6 +276,7 @@ def test_f071_a_step_that_fails_is_taken_back_on_both_ends(town: Town, call: str
     assert not any(town.used(node) for node in ("n1", "n2", "n3"))
 
 
+@on_both
 def test_f072_a_refusing_host_holds_nothing_when_the_next_is_tried(town: Town) -> None:
     server = town.boot(P2, "n1")
     refusing: list[str] = []
@@ -454,6 +455,7 @@ def test_f078_a_create_that_every_host_fails_ends_in_error_and_holds_nothing(mak
     assert town.claims() == []
 
 
+@on_both
 def test_f081_a_delete_cut_short_after_the_guest_is_gone_gives_everything_back(town: Town) -> None:
     server = town.boot(P4, "n1")
 

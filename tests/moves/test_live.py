@@ -10,7 +10,7 @@ import pytest
 from pinfold.db import moves
 from pinfold.model import errors
 from pinfold.rpcapi.messages import Control
-from tests.moves.conftest import MakeTown
+from tests.moves.conftest import MakeTown, on_both
 from tests.moves.invariants import check, cpus_of, records
 from tests.moves.test_faults import fails, on
 from tests.moves.town import P1, P2, P4, Town
@@ -18,6 +18,7 @@ from tests.moves.town import P1, P2, P4, Town
 RUNS, OFF = 1, 4
 
 
+@on_both
 def test_the_guest_goes_on_elsewhere_on_pins_that_are_chosen_there(town: Town) -> None:
     beside = town.boot(P2, "n2")
     server = town.boot(P2, "n1")
@@ -142,6 +143,7 @@ def test_nothing_else_takes_it_over_while_it_is_handed_over(town: Town) -> None:
     assert town.guests(server) == {"n2": RUNS}
 
 
+@on_both
 def test_the_source_dies_right_after_it_has_handed_the_guest_over(town: Town) -> None:
     server = town.boot(P4, "n1")
     town.live_migrate(server, "n2")

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from pinfold.db.models import Node
-from tests.moves.conftest import MakeTown
+from tests.moves.conftest import MakeTown, on_both
 from tests.moves.invariants import check
 from tests.moves.town import P2, P4, P6, StartRefused, Town
 
@@ -94,6 +94,7 @@ def test_a_node_with_servers_cannot_be_left_out_and_an_empty_one_goes_and_comes_
     assert empty in {three.place(other)[1] for other in others}
 
 
+@on_both
 def test_a_node_changes_its_worker_once_the_first_one_has_let_it_go(three: Town) -> None:
     first, second = three.workers["w"], three.workers["n2"]
     second.serve(("n2", "c"))

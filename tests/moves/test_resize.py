@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pinfold.model import errors
-from tests.moves.conftest import MakeTown
+from tests.moves.conftest import MakeTown, on_both
 from tests.moves.invariants import check
 from tests.moves.town import P1, P2, P4, S2, Town, flavor
 
 RUNS, OFF = 1, 4
 
 
+@on_both
 def test_a_resized_server_runs_elsewhere_with_its_disk_and_keeps_its_old_place(town: Town) -> None:
     server = town.boot(P2)
     old = town.used("n1")
@@ -41,6 +42,7 @@ def test_a_resized_server_runs_elsewhere_with_its_disk_and_keeps_its_old_place(t
     assert [image.id for image in town.images.list()] == [town.image]
 
 
+@on_both
 def test_a_reverted_server_is_as_it_was(town: Town) -> None:
     server = town.boot(P2)
     before = town.picture()
@@ -69,6 +71,7 @@ def test_a_server_that_was_stopped_stays_so(town: Town, end: str) -> None:
     assert town.row(server).power_state == OFF
 
 
+@on_both
 def test_a_resize_on_its_own_host_holds_both_places_until_it_is_confirmed(make_town: MakeTown) -> None:
     town = make_town(hosts=("n1",), allow_resize_to_same_host=True)
     server = town.boot(P2)
@@ -128,6 +131,7 @@ def test_a_smaller_disk_the_same_flavor_and_the_own_host_are_refused(town: Town)
         town.migrate(server, "n1")
 
 
+@on_both
 def test_no_valid_host_leaves_it_as_it_was_with_a_fault(make_town: MakeTown) -> None:
     town = make_town(hosts=("n1",))
     server = town.boot(P2)
@@ -141,6 +145,7 @@ def test_no_valid_host_leaves_it_as_it_was_with_a_fault(make_town: MakeTown) -> 
     assert town.operation(server).refusals
 
 
+@on_both
 def test_it_is_confirmed_by_itself_after_the_window(make_town: MakeTown) -> None:
     """F074: the server and its move change in one transaction, so there is no moment between them."""
     town = make_town(resize_confirm_window=1)
@@ -150,6 +155,28 @@ def test_it_is_confirmed_by_itself_after_the_window(make_town: MakeTown) -> None
     assert town.box.sweeper.confirmations() == 0
     town.age_move(server)
     assert town.box.sweeper.confirmations() == 1
+    town.pump()
+    check(town)
+    assert town.state(server) == "active"
+
+
+def test_what_cannot_be_confirmed_yet_is_said_once_and_done_when_its_host_is_back(
+    make_town: MakeTown, caplog: pytest.LogCaptureFixture
+) -> None:
+    town = make_town(resize_confirm_window=1)
+    server = town.boot(P2)
+    town.resize(server, P4)
+    town.pump()
+    town.age_move(server)
+    town.power_cut("n1")
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            town.box.sweeper.confirmations()
+    said = [record.getMessage() for record in caplog.records if "left as it is" in record.getMessage()]
+    why = "Cannot confirm_resize the server: the compute service of host n1 is down."
+    assert said == [f"Server {server} is left as it is for now: {why}"]
+    town.restart("n1")
+    town.box.sweeper.confirmations()
     town.pump()
     check(town)
     assert town.state(server) == "active"
