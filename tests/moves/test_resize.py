@@ -180,3 +180,32 @@ def test_what_cannot_be_confirmed_yet_is_said_once_and_done_when_its_host_is_bac
     town.pump()
     check(town)
     assert town.state(server) == "active"
+
+
+def test_to_another_numa_shape_and_back(town: Town) -> None:
+    two = flavor("two", 4)
+    two["extra_specs"] = {**two["extra_specs"], "hw:numa_nodes": "2"}
+    server = town.boot(P4)
+    assert len(cells_of(town, server)) == 1
+    town.resize(server, two)
+    town.pump()
+    check(town)
+    assert len(cells_of(town, server)) == 2
+    town.revert(server)
+    town.pump()
+    check(town)
+    assert len(cells_of(town, server)) == 1
+    town.resize(server, two)
+    town.pump()
+    town.confirm(server)
+    town.pump()
+    check(town)
+    assert len(cells_of(town, server)) == 2
+    assert len(town.used(town.place(server)[1])) == 4
+
+
+def cells_of(town: Town, server: str) -> set[int]:
+    """The host cells of its current claim."""
+    (claim,) = [claim for claim in town.claims() if (claim.instance_id, claim.role) == (server, "current")]
+    assert claim.placement is not None
+    return {cell.cell for cell in claim.placement.cells}
