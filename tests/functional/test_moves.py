@@ -95,7 +95,7 @@ def test_a_server_is_evacuated_from_a_host_that_is_dead_and_comes_back(cloud: Cl
     until(
         lambda: cloud.client.node("host-1")["state"] == "down", lambda: "host-1 is still taken to be up", 40
     )
-    shown = act(cloud, server, "evacuate", {"host": "host-2"}, "ACTIVE")
+    shown = act(cloud, server, "evacuate", {"host": "host-2"}, "SHUTOFF")
     assert shown["OS-EXT-SRV-ATTR:host"] == "host-2"
     assert sorted(cloud.where(server)) == ["host-1", "host-2"]
     assert cloud.used("host-1")
@@ -148,9 +148,10 @@ def test_a_live_migration_is_shown_and_ended_by_the_command_line(cloud: Cloud, e
             lambda: "it is not handed over",
             30,
         )
-        move = openstack(cloud, "server migration list --server cli")[0]["Id"]
-        assert openstack(cloud, f"server migration show cli {move}")["Status"] == "running"
-        shell(cloud, f"openstack server migration {end} cli {move}")
+        (move,) = openstack(cloud, "server migration list --server cli")
+        # by its number this client asks for a migration of a server of that number
+        assert openstack(cloud, f"server migration show cli {move['UUID']}")["Status"] == "running"
+        shell(cloud, f"openstack server migration {end} cli {move['Id']}")
         shown = cloud.client.settled(server)
     assert shown["OS-EXT-SRV-ATTR:host"] == ("host-1" if end == "abort" else "host-2")
     check_books(cloud)

@@ -13,6 +13,7 @@ from pinfold.cmd.manage import audit, config, database, drain, numa, operation
 from pinfold.cmd.manage.shared import Shell
 from pinfold.conf import database as conf_database
 from pinfold.conf import operations as conf_operations
+from pinfold.conf import zones
 from pinfold.model import errors
 
 
@@ -44,6 +45,7 @@ def _conf(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     conf_database.register(conf)
     conf_operations.register(conf)
+    zones.register(conf)
     given = [f"--config-file={path}" for path in arguments.config_file]
     given += [f"--config-dir={path}" for path in arguments.config_dir]
     try:
