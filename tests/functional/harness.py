@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from devstack import cloud as clouds
+from devstack import processes
 from devstack.client import ApiError, Client, Json, NotReached, pins, until
 from devstack.databases import KINDS
 from devstack.layout import Layout, Options, State
@@ -251,6 +252,11 @@ class Cloud:
     def stop(self, service: str) -> None:
         """Stop a service process for good, as ``kill`` of its supervisor would."""
         self._control().stop([self.name_of(service)])
+
+    def stop_at_once(self, service: str) -> None:
+        """End a service process with its supervisor as the power cut of its host would."""
+        for pid in processes.members(self.state.processes[self.name_of(service)]):
+            os.kill(pid, signal.SIGKILL)
 
     def resume(self) -> subprocess.CompletedProcess[str]:
         return stack("--dir", str(self.folder), "--resume")
