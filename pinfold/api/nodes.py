@@ -18,7 +18,7 @@ def index(call: Call) -> dict[str, Any]:
     """All nodes."""
     call.authorize(call.project)
     down = call.deps.times.service_down
-    rows = call.deps.book.read(lambda session: book_nodes.listed(session, down))
+    rows = call.deps.book.snapshot(lambda session: book_nodes.listed(session, down))
     return {"nodes": [_view(row) for row in rows]}
 
 
@@ -28,7 +28,7 @@ def show(call: Call, node: str) -> dict[str, Any]:
     down = call.deps.times.service_down
     rows = []
     if "\0" not in node and len(node) <= 255:
-        rows = call.deps.book.read(lambda session: book_nodes.listed(session, down, node))
+        rows = call.deps.book.snapshot(lambda session: book_nodes.listed(session, down, node))
     if not rows:
         raise errors.NotFound(f"Node {node[:100]} could not be found.", code="node-not-found")
     return _view(rows[0])

@@ -29,7 +29,7 @@ _nodes = Base.metadata.tables["nodes"]
 
 
 def listed(session: Session, service_down: float, name: str | None = None) -> list[NodeRow]:
-    """All nodes in order of their names, or the one of that name: three statements, however many."""
+    """All nodes in order of their names, or the one of that name: three statements, however many. In a snapshot."""
     where = sa.true() if name is None else _nodes.c.name == name
     rows = session.execute(
         sa.select(

@@ -177,8 +177,8 @@ def _reading(engine: sa.Engine) -> dict[str, Any]:
 class Book:
     """Transactions on the database.
 
-    ``read`` and ``write`` run a function in a transaction and return what it returns. Both run it again, up to a
-    bound, on a deadlock or a lost connection; then they raise DatabaseUnavailable.
+    ``read``, ``snapshot`` and ``write`` run a function in a transaction and return what it returns. They run it
+    again, up to a bound, on a deadlock or a lost connection; then they raise DatabaseUnavailable.
     """
 
     def __init__(self, engine: sa.Engine, runtime: Runtime) -> None:
@@ -190,6 +190,11 @@ class Book:
             engine.execution_options(**_reading(engine)), expire_on_commit=False, autoflush=False
         )
         self._direct = _direct(engine)
+        # in SQLite every transaction sees one state; elsewhere this one is only worth its price where it is needed
+        snapshot = {} if sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._snapshots = orm.sessionmaker(
+            engine.execution_options(writes=False, **snapshot), expire_on_commit=False, autoflush=False
+        )
         # SQLite has one writer; waiting here is fair, waiting in its busy handler is not
         self._turn: AbstractContextManager[Any] = runtime.lock() if sqlite else nullcontext()
 
@@ -228,6 +233,15 @@ class Book:
             except direct.error:
                 pass  # the usual way succeeds, or says what is wrong
         return self.read(lambda session: session.execute(statement, parameters).all())
+
+    def snapshot(self, work: Callable[[orm.Session], T]) -> T:
+        """Run ``work``, which only reads, and whose statements all see one state of the book."""
+
+        def once() -> T:
+            with self._snapshots() as session, session.begin():
+                return work(session)
+
+        return self._again(once)
 
     def _again(self, once: Callable[[], T]) -> T:
         for attempt in range(_TRIES):

@@ -288,3 +288,20 @@ def test_writers_wait_for_each_other_in_turn(book: Book) -> None:
 def test_a_database_that_is_not_supported_is_refused_by_name(url: str, says: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=says):
         make_engine(url)
+
+
+def test_the_statements_of_a_snapshot_see_one_state_of_the_book(book: Book) -> None:
+    """So what is shown of a node adds up, whatever is claimed between the claims and the pins."""
+
+    def add(name: str) -> None:
+        book.write(lambda session: a_node(session, name))
+
+    def look(session: Session) -> tuple[list[str], list[str]]:
+        names = sa.select(Node.name).order_by(Node.name)
+        before = list(session.scalars(names))
+        add("n2")
+        return before, list(session.scalars(names))
+
+    add("n1")
+    assert book.snapshot(look) == (["n1"], ["n1"])
+    assert len(book.read(lambda session: session.scalars(sa.select(Node)).all())) == 2

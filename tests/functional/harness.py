@@ -292,14 +292,14 @@ def check_books(cloud: Cloud, seconds: float = 15.0) -> None:
         nonlocal last
         nodes = cloud.client.nodes()
         for node in nodes.values():
-            _check_node(node)
+            check_node(node)
         last = _differences(cloud, nodes)
         return not last
 
     until(sound, lambda: f"the books are wrong: {last}", seconds)
 
 
-def _check_node(node: Json) -> None:
+def check_node(node: Json) -> None:
     held: list[tuple[str, int]] = [
         (claim["server"], cpu) for claim in node["claims"] for cpu in claim_cpus(claim)
     ]

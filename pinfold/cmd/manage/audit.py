@@ -109,7 +109,7 @@ def _nodes(session: Session, only: str | None, down: float) -> list[_Asked]:
 
 def _look(shell: Shell, nodes: list[_Asked]) -> list[Difference]:
     """What differs at every one of a few looks: a cloud at work moves on between two of them."""
-    found = shell.book.read(lambda session: list(_book_alone(session, nodes)))
+    found = shell.book.snapshot(lambda session: list(_book_alone(session, nodes)))
     pending = [node for node in nodes if node.up]
     left: dict[tuple[str, str, str | None], Difference] = {}
     for look in range(_LOOKS):
@@ -144,7 +144,7 @@ def _compare(shell: Shell, node: _Asked, answers: _Answers) -> Iterator[Differen
         yield Difference(node.name, "no-answer", f"its worker did not answer within {_PATIENCE:.0f} s")
         return
     tracker = next((view for view in answers.trackers if view.node == node.name), None)
-    read = shell.book.read(lambda session: _book_view(session, node.name))
+    read = shell.book.snapshot(lambda session: _book_view(session, node.name))
     if tracker is None or read is None:
         yield Difference(node.name, "unknown-node", "its worker does not know it")
         return
