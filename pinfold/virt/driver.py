@@ -149,11 +149,14 @@ class Driver(Protocol):
     def migrate_disk(self, node: str, instance: str) -> Iterator[bytes]:
         """The disk of a guest that is shut down, to be moved. Errors are raised at the call or at any piece."""
 
-    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
+    def finish_migration(
+        self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool, same_node: bool
+    ) -> None:
         """Define a guest with a moved disk, grown to ``disk_gb`` with its content kept; start it if so asked.
 
-        One that is on the node already (a move that stays there) is put aside, off, until ``confirm_migration`` or
-        ``revert_migration``; repeated, the new one is made again and the one put aside stays.
+        On the ``same_node`` the guest that moves is there already: it is put aside, off, until ``confirm_migration``
+        or ``revert_migration``. Elsewhere what is there was made by an earlier try, and goes. Repeated, the new one
+        is made again, and one that was put aside stays.
         """
 
     def confirm_migration(self, node: str, instance: str, *, same_node: bool) -> None:

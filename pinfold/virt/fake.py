@@ -266,11 +266,13 @@ class FakeDriver:
             yield from disk_pieces(disk.fileno(), trim=record.disk_gb > 0)
         self._faults.strike(call, record.instance, "after")
 
-    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
-        """Define, and start if so asked; one that is here already is put aside."""
+    def finish_migration(
+        self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool, same_node: bool
+    ) -> None:
+        """Define, and start if so asked; one that moves on this node is put aside."""
         with self._call("finish_migration", spec.node, spec.instance) as folder:
             state = RUNNING if power_on else SHUTDOWN
-            self._make(folder, spec, lambda build: build.fill(spec, disk), state, aside=True)
+            self._make(folder, spec, lambda build: build.fill(spec, disk), state, aside=same_node)
 
     def confirm_migration(self, node: str, instance: str, *, same_node: bool) -> None:
         """Remove the guest that was moved away, or the one that was put aside."""

@@ -183,12 +183,16 @@ class WatchedDriver:
             self._watch.see("driver.migrate_disk", lambda: list(self._driver.migrate_disk(node, instance)))
         )
 
-    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
+    def finish_migration(
+        self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool, same_node: bool
+    ) -> None:
         pieces = list(disk)
         try:
             self._watch.see(
                 "driver.finish_migration",
-                lambda: self._driver.finish_migration(spec, iter(pieces), power_on=power_on),
+                lambda: self._driver.finish_migration(
+                    spec, iter(pieces), power_on=power_on, same_node=same_node
+                ),
             )
         except witness.Refused as error:
             self._refused.append(error.message)

@@ -246,12 +246,14 @@ class SimDriver:
     def migrate_disk(self, node: str, instance: str) -> Iterator[bytes]:
         return self.snapshot(node, instance)
 
-    def finish_migration(self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool) -> None:
+    def finish_migration(
+        self, spec: GuestSpec, disk: Iterator[bytes], *, power_on: bool, same_node: bool
+    ) -> None:
         content = b"".join(disk)
 
         def act(machine: Machine) -> None:
             old = machine.guests.get(spec.instance)
-            if old is not None and spec.instance not in machine.aside:
+            if same_node and old is not None and spec.instance not in machine.aside:
                 old.turn(SHUTDOWN)
                 machine.aside[spec.instance] = old
             self._boot(machine, spec, content, RUNNING if power_on else SHUTDOWN)

@@ -260,3 +260,35 @@ def test_what_one_driver_changes_another_sees(driver: Driver, hypervisor: Hyperv
     assert state(driver, instance) == SHUTDOWN
     other.destroy("a", instance)
     assert driver.list("a") == ()
+
+
+def moved(driver: Driver, hypervisor: Hypervisor, instance: str | None = None, *, same_node: bool) -> str:
+    """A guest that has come to node ``a`` with the disk of the image; its instance."""
+    guest = spec(instance, pins=[1])
+    driver.finish_migration(guest, pieces(hypervisor.image()), power_on=True, same_node=same_node)
+    return guest.instance
+
+
+def test_a_guest_that_moves_on_its_node_can_go_back_however_often_its_arrival_is_repeated(
+    driver: Driver, hypervisor: Hypervisor
+) -> None:
+    instance = spawn(driver, hypervisor, pins=[1])
+    hypervisor.write_disk(instance, 0, b"before the move")
+    driver.power_off("a", instance)
+    for _ in range(2):
+        moved(driver, hypervisor, instance, same_node=True)
+        assert state(driver, instance) == RUNNING
+    assert driver.revert_migration("a", instance) == SHUTDOWN
+    assert disk(driver, instance).startswith(b"before the move")
+
+
+def test_an_arrival_from_another_node_that_is_repeated_leaves_nothing_to_go_back_to(
+    driver: Driver, hypervisor: Hypervisor
+) -> None:
+    """R6: what a worker had made before it died is no guest's past."""
+    instance = moved(driver, hypervisor, same_node=False)
+    moved(driver, hypervisor, instance, same_node=False)
+    hypervisor.write_disk(instance, 0, b"since the move")
+    driver.revert_migration("a", instance)
+    assert disk(driver, instance).startswith(b"since the move")
+    assert [guest.instance for guest in driver.list("a")] == [instance]

@@ -29,7 +29,11 @@ def finish_migration(attempt: Attempt) -> None:
 
     def receive() -> None:
         spawning.with_image(
-            attempt, work.snapshot, lambda disk: hypervisor.finish_migration(spec, disk, power_on=work.runs)
+            attempt,
+            work.snapshot,
+            lambda disk: hypervisor.finish_migration(
+                spec, disk, power_on=work.runs, same_node=work.same_node
+            ),
         )
 
     def once() -> None:
