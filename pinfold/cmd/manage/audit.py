@@ -67,8 +67,9 @@ def _audit(shell: Shell, arguments: argparse.Namespace) -> int:
     nodes = shell.book.read(lambda session: _nodes(session, arguments.node, down))
     found = _look(shell, nodes)
     healed: list[Difference] = []
-    if arguments.heal and found:
-        healed = _heal(shell, nodes, found)
+    wanted = _healable(nodes, found) if arguments.heal else {}
+    if wanted:
+        healed = _heal(shell, wanted)
         found = _look(shell, nodes)
     _print(found, healed, len(nodes), json=arguments.json)
     return 1 if found else 0
@@ -243,17 +244,24 @@ def _is_forced_down(session: Session, node: Node) -> bool:
 # --- healing -----------------------------------------------------------------------------------
 
 
-def _heal(shell: Shell, nodes: list[_Asked], found: list[Difference]) -> list[Difference]:
-    """Have the workers of nodes where something can be healed do it; what they did."""
+def _healable(nodes: list[_Asked], found: list[Difference]) -> dict[str, list[str]]:
+    """The nodes, by host, where something can be healed by a worker that is up, and nothing differs as a whole."""
     wrong = {difference.node for difference in found if difference.kind == "mass"}
     wanted = {difference.node for difference in found if difference.heals} - wrong
     by_host: dict[str, list[str]] = {}
     for node in nodes:
         if node.up and node.name in wanted:
             by_host.setdefault(node.host, []).append(node.name)
-    arguments = {host: {"nodes": names} for host, names in by_host.items()}
+    return by_host
+
+
+def _heal(shell: Shell, wanted: Mapping[str, list[str]]) -> list[Difference]:
+    """Have the workers audit these nodes now; what they did."""
+    questions: dict[tuple[str, str], dict[str, Any]] = {
+        (host, "heal"): {"nodes": names} for host, names in wanted.items()
+    }
     healed = []
-    for answer in _ask(shell, {(host, "heal"): arguments[host] for host in by_host}, _HEALING).values():
+    for answer in _ask(shell, questions, _HEALING).values():
         told = msgspec.convert(answer, list[Difference], strict=False)
         healed += [difference for difference in told if difference.did]
     return healed
