@@ -28,7 +28,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", default="0-99", help="a number, or first-last")
+    parser.add_argument("--seeds", default="0-99", help="numbers and first-last, with commas")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--ops", type=int, default=50, help="requests of users in each seed")
     parser.add_argument("--faults", help="kinds with commas; -kind leaves one out; none")

@@ -8,7 +8,7 @@ import multiprocessing
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 
 from tests.simulation.book import Database
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     failed = operations = seeds = 0
     counts, ended = Counter[str](), Counter[str]()
-    for result in _results(_range(arguments.seeds), options, arguments):
+    for result in _results(_seeds(arguments.seeds), options, arguments):
         seeds += 1
         operations += result.operations
         counts.update(result.faults)
@@ -52,12 +52,15 @@ def _tell(result: Result, arguments: argparse.Namespace) -> None:
         print(f"seed {result.seed}: {result.operations} operations, digest {result.digest}")
 
 
-def _range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+def _seeds(text: str) -> list[int]:
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
 
 
-def _results(seeds: range, options: Options, arguments: argparse.Namespace) -> Iterator[Result]:
+def _results(seeds: Iterable[int], options: Options, arguments: argparse.Namespace) -> Iterator[Result]:
     one = partial(_one, options=options, twice=arguments.twice)
     if arguments.jobs == 1:
         _quiet()

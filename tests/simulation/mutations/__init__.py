@@ -26,7 +26,7 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> object:  # type: ignore[override]  # never from a cache
         path = self.get_filename(fullname)
         text = self.get_data(path).decode()
-        for old, new in self._mutation.changes:
+        for old, new in self._mutation.modules[fullname]:
             if text.count(old) != 1:
                 raise Stale(
                     f"mutation {self._mutation.name}: {text.count(old)} times in {fullname}, not once:\n{old}"
@@ -42,7 +42,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._mutation.module:
+        if fullname not in self._mutation.modules:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:
@@ -54,6 +54,7 @@ class _Finder(MetaPathFinder):
 def install(name: str) -> None:
     """From here on the mutated module is imported instead of the true one. Raises KeyError, Stale."""
     mutation = MUTATIONS[name]
-    if mutation.module in sys.modules:
-        raise Stale(f"{mutation.module} has been imported already")
+    for module in mutation.modules:
+        if module in sys.modules:
+            raise Stale(f"{module} has been imported already")
     sys.meta_path.insert(0, _Finder(mutation))

@@ -10,14 +10,28 @@ import msgspec
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """``changes`` of the source text of ``module``: (old, new); ``seed``, with ``faults``: of a run that finds it."""
+    """``changes`` of the source text of ``module``: (old, new), and ``elsewhere``: (module, old, new); ``seed``, with
+    ``faults``: of a run that finds it.
+
+    ``module`` is one of the product, or of the simulator where that stands for what the product relies on. ``seed``
+    is None where none is known yet.
+    """
 
     name: str
     about: str
     module: str
     changes: tuple[tuple[str, str], ...]
-    seed: int = 0
+    elsewhere: tuple[tuple[str, str, str], ...] = ()
+    seed: int | None = None
     faults: str = ""
+
+    @property
+    def modules(self) -> dict[str, list[tuple[str, str]]]:
+        """What is changed, by module."""
+        found = {self.module: list(self.changes)}
+        for module, old, new in self.elsewhere:
+            found.setdefault(module, []).append((old, new))
+        return found
 
 
 _ALL = (
@@ -36,12 +50,22 @@ _ALL = (
     deed.close(states.OFFLOADED)""",
             ),
         ),
+        seed=3,
     ),
     Mutation(
         "abort-keeps-claim",
-        "F001: the spawn fails, and the server keeps its place.",
+        "F001: the spawn fails, the operation ends, and the server keeps its place.",
         "pinfold.conductor.operations.placing",
-        (("            freed = deed.free(held)\n", "            freed = Freed()\n"),),
+        (
+            ("            freed = deed.free(held)\n", "            freed = Freed()\n"),
+            ("        if deed.operation.left_leftover or deed.past_deadline", "        if held_on"),
+            (
+                "        tries = len(deed.operation",
+                "        held_on = deed.claim(book_claims.INCOMING) is not None\n        tries = len(deed.operation",
+            ),
+        ),
+        seed=1,
+        faults="driver-fail",
     ),
     Mutation(
         "unshelving-taken-for-offloaded",
@@ -70,6 +94,7 @@ _ALL = (
                 "        deed.free(held)\n        self.fail(deed, gave_up",
             ),
         ),
+        seed=1,
     ),
     Mutation(
         "double-free",
@@ -95,6 +120,7 @@ _ALL = (
                 "    for pair in down:\n        book_claims.free(session, *pair)\n",
             ),
         ),
+        seed=2,
     ),
     Mutation(
         "R2",
@@ -123,6 +149,7 @@ _ALL = (
 """,
             ),
         ),
+        seed=12,
     ),
     Mutation(
         "R4",
@@ -151,10 +178,12 @@ _ALL = (
         "A new cast does not raise the attempt.",
         "pinfold.conductor.operations.base",
         (("        self.operation.attempt += 1\n", "        self.operation.attempt = 1\n"),),
+        seed=49,
+        faults="late,double,lose,crash,kill",
     ),
     Mutation(
         "R7-fence",
-        "A step is accepted from any attempt.",
+        "F023: a step is accepted from any attempt, so that a doubled message is done twice.",
         "pinfold.conductor.manager",
         (
             (
@@ -162,24 +191,43 @@ _ALL = (
                 "    return deed.operation.open_key is not None",
             ),
         ),
+        seed=39,
+        faults="late,double,lose,crash,kill,pause",
     ),
     Mutation(
         "R8",
-        "A guest that is off is started, whatever is being done with its server.",
+        "F032: a guest that is off is started, whatever is being done with its server.",
         "pinfold.compute.resume",
         (("        and view.open_operation in (None, apart_from)\n", ""),),
+        seed=16,
+        faults="power-off,kill,crash,fence",
     ),
     Mutation(
         "R9",
         "An operation that left a leftover tries another host.",
         "pinfold.conductor.operations.placing",
         (("        if deed.operation.left_leftover or deed.past_deadline", "        if deed.past_deadline"),),
+        (
+            (
+                "pinfold.conductor.manager",
+                "not _is_open(deed, claim.attempt) or deed.operation.left_leftover:",
+                "not _is_open(deed, claim.attempt):",
+            ),
+            # else it hardly ever comes to a leftover
+            (
+                "tests.simulation.world",
+                "            patience=20.0,\n",
+                "            patience=20.0,\n            destroy_tries=1,\n",
+            ),
+        ),
     ),
     Mutation(
         "R10",
         "A finish that is repeated is looked at as if it were new.",
         "pinfold.conductor.manager",
         (("        if known is not None:", "        if False and known is not None:"),),
+        seed=2,
+        faults="lose,db-fail-after,late",
     ),
     Mutation(
         "R11",
@@ -217,21 +265,17 @@ _ALL = (
             ),
         ),
     ),
-    # --- others ------------------------------------------------------------------------------------
     Mutation(
-        "leftover-passed",
-        "A server is placed although its former guest may still run on a host that is away.",
-        "pinfold.db.starts",
-        (
-            (
-                "    refuse_leftovers(session, instance, kind)\n    operations.insert(",
-                "    operations.insert(",
-            ),
-        ),
+        "R6",
+        "A worker begins while the hypervisor still carries out a request of its former incarnation.",
+        "tests.simulation.world",
+        (("        self.waits_for_orphans = True\n", "        self.waits_for_orphans = False\n"),),
+        seed=30,
+        faults="crash,kill,driver-orphan,driver-slow,driver-hang",
     ),
     Mutation(
-        "outbox-forgets",
-        "What is to be done outside is forgotten before it is done.",
+        "R14",
+        "F067: what is to be done outside the book is forgotten before it is done.",
         "pinfold.conductor.sweeper",
         (
             (
@@ -241,6 +285,32 @@ _ALL = (
                 .values(tries=Outbox.tries + 1, due_at=epoch() + min(300.0, 5.0 * 2 ** min(row.tries, 10)))
             )""",
                 """            session.execute(sa.delete(Outbox).where(Outbox.id == row.id))""",
+            ),
+        ),
+        seed=7,
+    ),
+    Mutation(
+        "R15",
+        "A claim is written as it was planned, whatever has been claimed since, and no key says no.",
+        "pinfold.db.claims",
+        (
+            ("    if node.taken_at > generation:\n", "    if False:\n"),
+            (
+                "        session.execute(_INSERT_PINS, pins)\n",
+                '        session.execute(_INSERT_PINS.prefix_with("OR IGNORE"), pins)\n',
+            ),
+        ),
+        seed=16,
+    ),
+    # --- others ------------------------------------------------------------------------------------
+    Mutation(
+        "leftover-passed",
+        "A server is placed although its former guest may still run on a host that is away.",
+        "pinfold.db.starts",
+        (
+            (
+                "    refuse_leftovers(session, instance, kind)\n    operations.insert(",
+                "    operations.insert(",
             ),
         ),
     ),
@@ -255,18 +325,24 @@ _ALL = (
                 """    claim.role = role""",
             ),
         ),
+        seed=0,
+        faults="none",
     ),
     Mutation(
         "message-is-the-record",
         "F021, F022: nobody looks for operations whose message was lost.",
         "pinfold.conductor.sweeper",
         (("for sweep in (self.operations, self.reports,", "for sweep in (self.reports,"),),
+        seed=0,
+        faults="lose",
     ),
     Mutation(
         "check-then-write",
         "F025: whether an operation is open is not looked at.",
         "pinfold.model.states",
         (("    if open_kind is not None and not KINDS[kind].may_take_over(open_kind):", "    if False:"),),
+        seed=5,
+        faults="none",
     ),
     Mutation(
         "image-first",
@@ -285,6 +361,145 @@ _ALL = (
 
     def placed(self, deed: Deed) -> None:
 """,
+            ),
+        ),
+        seed=0,
+        faults="driver-fail,store-fail",
+    ),
+    Mutation(
+        "pins-of-the-source",
+        "F009: a guest that is moved is made on the CPUs that it had on its old node.",
+        "pinfold.conductor.operations.moving",
+        (
+            (
+                """        _, target = self._ends(deed)
+        return Freed(bell=self._cast(deed, target, states.RECEIVE))""",
+                """        source, target = self._ends(deed)
+        return Freed(bell=self._cast(deed, (source[0], target[1]), states.RECEIVE))""",
+            ),
+        ),
+        seed=6,
+    ),
+    Mutation(
+        "confirm-keeps-old",
+        "F037: the old place of a server is counted on after its move was confirmed.",
+        "pinfold.conductor.operations.confirm_resize",
+        (
+            (
+                """        if held is not None:
+            freed = deed.free(held)
+        self._end(deed)""",
+                """        self._end(deed)""",
+            ),
+        ),
+        seed=3,
+    ),
+    Mutation(
+        "old-guest-is-stray",
+        "F028: the audit destroys the old guest of a server that waits for its move to be confirmed.",
+        "pinfold.compute.audit",
+        (
+            (
+                """_HOLDING = ("incoming", "current", "outgoing")""",
+                """_HOLDING = ("incoming", "current")""",
+            ),
+        ),
+        seed=3,
+    ),
+    Mutation(
+        "runs-beside-leftover",
+        "A guest that is off is started, though another of its server may still run on another host.",
+        "pinfold.compute.resume",
+        (("        and view.other_claims == 0\n", ""),),
+    ),
+    Mutation(
+        "host-not-set",
+        "F062: a server that was placed forgets where.",
+        "pinfold.conductor.operations.placing",
+        (
+            (
+                "        generation = book_claims.set_role(*held, book_claims.CURRENT)\n",
+                "        generation = held[1].generation\n",
+            ),
+        ),
+        seed=0,
+    ),
+    Mutation(
+        "confirm-goes-back",
+        "F070: a confirm that failed on the old host leaves the move to be confirmed, without its old guest.",
+        "pinfold.conductor.operations.confirm_resize",
+        (
+            (
+                """        if not recorded(deed.operation):
+            self.give_up(deed, fault)
+            return Freed(), Bell()""",
+                """        if True:
+            self.give_up(deed, fault)
+            return Freed(), Bell()""",
+            ),
+        ),
+        seed=21,
+        faults="driver-fail",
+    ),
+    Mutation(
+        "failed-move-keeps-claim",
+        "F071: a move that failed keeps its place at the destination.",
+        "pinfold.conductor.operations.moving",
+        (
+            (
+                "        freed = Freed() if target is None else deed.free(target)\n",
+                "        freed = Freed()\n",
+            ),
+        ),
+        seed=3,
+    ),
+    Mutation(
+        "told-before-undone",
+        "F072: a worker says that an attempt has failed, and does not remove what it made.",
+        "pinfold.compute.operations.runner",
+        (
+            (
+                "            clean = self._clean_away(attempt, plan)\n",
+                "            clean = True\n",
+            ),
+        ),
+        seed=29,
+    ),
+    Mutation(
+        "claim-after-delete",
+        "F018, F019: an operation that a delete has taken over still gets its claim.",
+        "pinfold.conductor.manager",
+        (
+            (
+                "        if deed is None or not _is_open(deed, claim.attempt) or deed.operation.left_leftover:\n",
+                "        if deed is None:\n",
+            ),
+        ),
+        seed=0,
+    ),
+    Mutation(
+        "half-deleted",
+        "F081: a delete that is carried on ends, and what the server holds stays.",
+        "pinfold.conductor.operations.delete",
+        (
+            (
+                """        if book_claims.holding(deed.claims):
+            return False
+""",
+                "",
+            ),
+        ),
+        seed=5,
+    ),
+    Mutation(
+        "snapshot-left",
+        "F092: the snapshot of an operation that a delete has taken over is nobody's.",
+        "pinfold.db.operations",
+        (
+            (
+                """    drop_unrecorded_image(session, operation, instance, at)
+    # before the next""",
+                """    # before the next""",
             ),
         ),
     ),
