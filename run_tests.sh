@@ -8,10 +8,9 @@ usage() {
   cat <<'EOF'
 Usage: ./run_tests.sh [--lint | --unit | --functional | --variants]... [--] [PYTEST ARGUMENT]...
 Without arguments: lint, unit and functional. --lint: ruff, mypy, import-linter, shellcheck. --unit: all tests but
-tests/functional, on all cores. --functional: real processes, one test at a time, and a part of it on eventlet,
-MariaDB and a cluster of brokers.
---variants: all of it on each of these, and on SQLite shared by processes, and the conductor's
-tests on MariaDB; an hour. Arguments for pytest in place of these run only what they name.
+tests/functional, on all cores. --functional: real processes, one test at a time on each cloud, and a part of it on
+eventlet, MariaDB and a cluster of brokers. --variants: all of it on each of these, and on SQLite shared by processes,
+and the conductor's tests on MariaDB; an hour. Arguments for pytest in place of these run only what they name.
 EOF
 }
 
@@ -63,7 +62,7 @@ for part in "${parts[@]}"; do
       ;;
     unit) run unit pytest -n "$(nproc)" --dist worksteal --ignore=tests/functional "$@" tests ;;
     functional)
-      run functional pytest "$@" tests/functional
+      run functional pytest -n 2 --dist loadgroup "$@" tests/functional
       run variant pytest --variant other "$@" tests/functional/test_founding_report.py
       ;;
     variants)

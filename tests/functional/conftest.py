@@ -21,8 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A variant without a cloud of some shape has no tests of it."""
+    """A variant without a cloud of some shape has no tests of it. All tests of a shape share a process."""
     shapes = VARIANTS[config.getoption("--variant", "standard")]
     wanted: list[pytest.Item] = []
     others: list[pytest.Item] = []
@@ -30,6 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         call = getattr(item, "callspec", None)
         shape = call.params.get("running") if call else None
         (wanted if shape is None or shape in shapes else others).append(item)
+        item.add_marker(pytest.mark.xdist_group(shape or "clouds of their own"))
     config.hook.pytest_deselected(items=others)
     items[:] = wanted
 
