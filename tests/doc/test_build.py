@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import shutil
 
-import pytest
 from docutils.core import publish_doctree
 
 from doc.source._ext import api, faults, options
@@ -31,7 +29,6 @@ def test_every_state_and_every_reason_is_on_the_page(built: Built) -> None:
         assert text.replace("'", "’") in page
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
 def test_the_picture_is_on_the_page(built: Built) -> None:
     assert ".svg" in built.page("states")
 
