@@ -21,19 +21,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All tests of a cloud are run by one process of pytest."""
+    item.add_marker(pytest.mark.xdist_group(_shape(item) or "clouds of their own"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A variant without a cloud of some shape has no tests of it. All tests of a shape share a process."""
+    """A variant without a cloud of some shape has no tests of it."""
     shapes = VARIANTS[config.getoption("--variant", "standard")]
-    wanted: list[pytest.Item] = []
-    others: list[pytest.Item] = []
-    for item in items:
-        call = getattr(item, "callspec", None)
-        shape = call.params.get("running") if call else None
-        (wanted if shape is None or shape in shapes else others).append(item)
-        item.add_marker(pytest.mark.xdist_group(shape or "clouds of their own"))
+    others = [item for item in items if _shape(item) not in (None, *shapes)]
     config.hook.pytest_deselected(items=others)
-    items[:] = wanted
+    items[:] = [item for item in items if item not in others]
+
+
+def _shape(item: pytest.Item) -> str | None:
+    call = getattr(item, "callspec", None)
+    shape: str | None = call.params.get("running") if call else None
+    return shape
 
 
 @pytest.fixture(scope="session", params=list(VARIANTS["standard"]))
