@@ -103,6 +103,7 @@ def test_services_find_each_other_again_after_the_broker_was_killed(broker: Brok
 def test_a_queue_of_another_kind_is_refused_at_start_and_keeps_what_waits_in_it(
     broker: Broker, was: str, asked: str
 ) -> None:
+    """F109."""
     url, target, endpoint = broker.vhost(), wire.Target("compute", "1.0", "n1"), Echo()
     with connected(url, queues=was) as old:
         old.serve("compute", "n1", endpoint, "1.0").stop()

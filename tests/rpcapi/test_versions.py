@@ -68,6 +68,7 @@ def receiver(kind: type[msgspec.Struct], history: History, version: str) -> type
 def test_every_release_reads_what_every_release_sends_or_it_is_refused_before(
     pin: str, there: str, order: Order, since: str
 ) -> None:
+    """F058."""
     if since > pin:
         with pytest.raises(Conflict, match=f"pinned to RPC version {pin}"):
             SHOP.version_for("order", order, pin)
