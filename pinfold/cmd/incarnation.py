@@ -143,9 +143,15 @@ class Incarnation(service.ServiceBase):  # type: ignore[misc]  # untyped library
         def reload() -> None:
             while signals := os.read(reading, 64):
                 if signal.SIGHUP in signals:
-                    self.reset()
+                    self._reset_or_say()
 
         self._runtime.spawn(reload, name="reload")
+
+    def _reset_or_say(self) -> None:
+        try:
+            self.reset()
+        except Exception:
+            LOG.exception("The configuration was not reloaded, the former stays in force")
 
     def _load(self) -> Program:
         _share_heaps()

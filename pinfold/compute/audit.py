@@ -141,10 +141,16 @@ class Audit:
         found: list[Difference] = []
         self.differences[node] = found
         tools = self._tools
+        known = tools.tracker.view(node).generation
         view = tools.calls.always(lambda name: tools.conductor.node_view(name, tools.settings.host), node)
         guests = {guest.instance: guest for guest in tools.driver.list(node)}
-        self._compare_tracker(view, found)
-        wrong = self._differ_as_a_whole(view, guests)
+        wrong: str | None
+        if view.generation < known:
+            # A book only goes on. One that was restored knows nothing of guests that came later.
+            wrong = f"the book is at generation {view.generation}, and was at {known}: an older copy of it?"
+        else:
+            self._compare_tracker(view, found)
+            wrong = self._differ_as_a_whole(view, guests)
         if wrong is not None:
             self._report(found, Difference(node, "mass", f"{wrong}: nothing is changed"), logging.ERROR)
             return []

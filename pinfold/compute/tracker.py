@@ -106,6 +106,8 @@ class _Node:
         for step in sorted(self.ahead):
             if step > generation:
                 usage = self._changed(claims, usage, *self.ahead[step])
+        for claim in claims.keys() & set(self.seen_gone):
+            self.seen_gone.remove(claim)
         self.seen_gone.extend(self.claims.keys() - claims.keys())
         self.usage, self.claims = usage, claims
         self.generation, self.stale = generation, False

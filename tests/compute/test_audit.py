@@ -202,6 +202,20 @@ def test_where_most_guests_have_no_claim_none_is_touched(
     assert any(record.levelno == logging.ERROR for record in caplog.records)
 
 
+def test_a_book_that_has_gone_back_destroys_no_guest(world: World) -> None:
+    """A database that was restored knows nothing of what came after its copy was made."""
+    server = world.boot(world.book.create(pinned(2)))
+    world.run(world.book.ask("shelve", server))
+    _stray(world, server)
+    known = world.tracker.view(NODE)
+    world.tracker.load(msgspec.structs.replace(known, generation=known.generation + 5))
+    world.reconcile()
+    assert set(world.guests()) == {server}
+    (difference,) = world.audit.differences[NODE]
+    assert difference.kind == "mass"
+    assert "an older copy" in str(difference)
+
+
 def test_what_was_done_about_a_difference_is_written_down(world: World) -> None:
     server = world.boot(world.book.create(pinned(4)))
     world.book.leave(server)

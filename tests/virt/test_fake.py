@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinfold.model import errors
+from pinfold.model.host import Hypervisor
 from pinfold.model.numa import HostPages, PlacedCell, Placement
 from pinfold.runtime import RealRuntime
 from pinfold.virt.driver import SHUTDOWN, DriverError, GuestSpec, MachineCell, Source
@@ -168,6 +169,19 @@ def test_no_cpu_is_ever_run_by_two_guests(
             spawn(driver, spec(name, pins=sorted(pins)))
             held[name] = pins
         assert {guest.instance for guest in driver.list("a")} == held.keys()
+
+
+@pytest.mark.parametrize("cpu", ["fake", ""], ids=["the same", "a worker of another release does not tell"])
+def test_a_guest_may_come_live_from_the_same_cpu(driver: FakeDriver, cpu: str) -> None:
+    driver.check_live_migration(spec("a"), Hypervisor("fake", cpu=cpu))
+
+
+@pytest.mark.parametrize("there", [Hypervisor("fake", cpu="other"), Hypervisor("QEMU", cpu="fake")])
+def test_a_guest_may_not_come_live_from_another_cpu_or_hypervisor(
+    driver: FakeDriver, there: Hypervisor
+) -> None:
+    with pytest.raises(DriverError, match="cannot go on with guest a"):
+        driver.check_live_migration(spec("a"), there)
 
 
 def test_a_disk_is_sparse_and_its_snapshot_leaves_out_the_empty_end(
