@@ -62,7 +62,7 @@ for part in "${parts[@]}"; do
       ;;
     unit) run unit pytest -n "$(nproc)" --dist worksteal --ignore=tests/functional "$@" tests ;;
     functional)
-      run functional pytest -n 2 --dist loadgroup "$@" tests/functional
+      run functional pytest -n 2 --dist loadfile "$@" tests/functional
       run variant pytest --variant other "$@" tests/functional/test_founding_report.py
       ;;
     variants)

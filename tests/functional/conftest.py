@@ -21,11 +21,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """All tests of a cloud are run by one process of pytest."""
-    item.add_marker(pytest.mark.xdist_group(_shape(item) or "clouds of their own"))
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A variant without a cloud of some shape has no tests of it."""
     shapes = VARIANTS[config.getoption("--variant", "standard")]
