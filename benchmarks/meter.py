@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from devstack import postgres, processes, rabbit
+from devstack import mariadb, postgres, processes, rabbit
 from devstack.layout import Layout, State
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -84,6 +84,8 @@ def _pss(pid: int) -> float:
 
 def _statements(state: State) -> dict[str, int] | None:
     """Every statement that the server ran for the cloud's database, by role; BEGIN and COMMIT count too."""
+    if record := state.servers.get(mariadb.NAME):
+        return {mariadb.USER: mariadb.statements(record)}
     record = state.servers.get(postgres.NAME)
     if record is None:
         return None

@@ -104,12 +104,20 @@ def _answers(record: dict[str, Any]) -> bool:
     return True
 
 
-def execute(record: dict[str, Any], statement: str) -> None:
-    """Run one statement as the account that may do everything."""
+def execute(record: dict[str, Any], statement: str) -> list[tuple[Any, ...]]:
+    """Run one statement as the account that may do everything; its rows."""
     with closing(
         pymysql.connect(host="127.0.0.1", port=record["port"], user=USER, password=record["password"])
     ) as connection:
-        connection.cursor().execute(statement)
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def statements(record: dict[str, Any]) -> int:
+    """How many statements clients have sent to the whole server since it was started."""
+    ((_, count),) = execute(record, "SHOW GLOBAL STATUS LIKE 'Questions'")
+    return int(count)
 
 
 def url(record: dict[str, Any], database: str = DATABASE) -> str:

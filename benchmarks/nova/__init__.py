@@ -1,0 +1,1 @@
+"""A real Nova on this machine, to be measured beside Pinfold in the same run."""
