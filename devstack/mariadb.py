@@ -80,8 +80,10 @@ def start(layout: Layout, record: dict[str, Any]) -> Process:
     command = [str(BINARY), "--no-defaults", *(f"--{name}={value}" for name, value in settings.items())]
     process = processes.start(unprivileged.command(_account(), command), layout.log_file(NAME))
     try:
-        wait_for("MariaDB answers or ends", lambda: _ended(process) or _answers(record), PATIENCE)
-        if _ended(process):
+        wait_for(
+            "MariaDB answers or ends", lambda: processes.has_ended(process) or _answers(record), PATIENCE
+        )
+        if processes.has_ended(process):
             raise StackError(f"MariaDB ended:\n{processes.tail(layout.log_file(NAME))}")
     except BaseException as error:
         stop(process)
@@ -89,11 +91,6 @@ def start(layout: Layout, record: dict[str, Any]) -> Process:
             raise StackError(f"{error}:\n{processes.tail(layout.log_file(NAME))}") from error
         raise
     return process
-
-
-def _ended(process: Process) -> bool:
-    processes.reap()
-    return not processes.alive(process)
 
 
 def _answers(record: dict[str, Any]) -> bool:

@@ -77,19 +77,14 @@ def start(layout: Layout, record: dict[str, Any]) -> Process:
             if isinstance(error, TimeoutError):
                 raise StackError(f"{error}:\n{processes.tail(layout.log_file(NAME))}") from error
             raise
-        if not _ended(process):
+        if not processes.has_ended(process):
             return process
         if time.monotonic() > deadline or "postmaster" not in processes.tail(layout.log_file(NAME), 5):
             raise StackError(f"PostgreSQL ended:\n{processes.tail(layout.log_file(NAME))}")
 
 
 def _settled(record: dict[str, Any], process: Process) -> bool:
-    return _answers(record) or _ended(process)
-
-
-def _ended(process: Process) -> bool:
-    processes.reap()
-    return not processes.alive(process)
+    return _answers(record) or processes.has_ended(process)
 
 
 def _launch(layout: Layout, record: dict[str, Any]) -> Process:

@@ -78,6 +78,12 @@ def reap() -> None:
         pass
 
 
+def has_ended(process: Process) -> bool:
+    """Whether it lives no more, be it a child that nobody has collected yet."""
+    reap()
+    return not alive(process)
+
+
 def stop(process: Process, how: signal.Signals = signal.SIGTERM, grace: float = GRACE) -> None:
     """Ask ``process`` to end; after ``grace`` seconds kill what is left of its session."""
     if alive(process):

@@ -124,8 +124,7 @@ def await_ready(layout: Layout, broker: dict[str, Any], process: Process) -> Non
 
 def _await_port(layout: Layout, what: str, process: Process, port: int, probe: Any) -> None:
     def ready() -> bool:
-        processes.reap()
-        if not processes.alive(process):
+        if processes.has_ended(process):
             raise StackError(f"{what} ended:\n{processes.tail(layout.log_file(what))}")
         return bool(probe(port))
 

@@ -21,7 +21,7 @@ from benchmarks.nova import config
 from benchmarks.nova.neighbours import IMAGE
 from devstack import mariadb, processes, rabbit
 from devstack.cloud import free_ports
-from devstack.layout import Layout, Options, Process, State
+from devstack.layout import Layout, Options, State
 from devstack.progress import Progress, wait_for
 from pinfold.rpcapi.permissions import Permissions, definitions
 
@@ -262,10 +262,6 @@ class Nova:
         last = (rabbit.NAME, mariadb.NAME, rabbit.MAPPER)
         names = [name for name in self.state.processes if name not in last]
         for name in [*names, *(name for name in last if name in self.state.processes)]:
-            self._end(self.state.processes[name])
+            processes.stop(self.state.processes[name])
         if record := self.state.servers.get(mariadb.NAME):
             mariadb.wipe(record)
-
-    @staticmethod
-    def _end(process: Process) -> None:
-        processes.stop(process)

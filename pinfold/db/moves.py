@@ -42,8 +42,6 @@ def resize(
 
     Raises errors.NotFound, errors.Conflict, errors.InvalidRequest.
     """
-    if operations.is_written(session, operation_id):
-        return Bell(run=(operation_id,))
     return _move(session, instance_id, "resize", requester, times, operation_id, image_id, size, None)
 
 
@@ -58,8 +56,6 @@ def migrate(
     host: str | None = None,
 ) -> Bell:
     """Open a cold migration, to ``host`` if given. Raises as ``resize``."""
-    if operations.is_written(session, operation_id):
-        return Bell(run=(operation_id,))
     return _move(session, instance_id, "migrate", requester, times, operation_id, image_id, None, host)
 
 
@@ -74,6 +70,8 @@ def _move(
     size: Size | None,
     host: str | None,
 ) -> Bell:
+    if operations.is_written(session, operation_id):
+        return Bell(run=(operation_id,))
     instance, opened, at = operations.lock_for_start(session, instance_id)
     states.require_start(kind, instance.vm_state, opened.kind if opened else None)
     claims = book_claims.of_instance(session, instance_id)
@@ -144,8 +142,6 @@ def live_migrate(
     host: str | None = None,
 ) -> Bell:
     """Open a live migration, to ``host`` if given. Raises as ``resize``."""
-    if operations.is_written(session, operation_id):
-        return Bell(run=(operation_id,))
     return _move(session, instance_id, "live_migrate", requester, times, operation_id, None, None, host)
 
 
