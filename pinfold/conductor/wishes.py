@@ -31,7 +31,7 @@ def wish_for(session: Session, operation: Operation, server: Instance, *, same_h
         same=_hosts(where, same) if _binds(operation, where, same) else None,
         different=_hosts(where, different),
         group=server_groups.rule_for(session, server.id) if "group" in server.hints else None,
-        leaves=_present_host(session, server) if _leaves(operation, same_host) else None,
+        leaves=_present_hosts(session, server) if _leaves(operation, same_host) else frozenset(),
     )
 
 
@@ -42,10 +42,11 @@ def _leaves(operation: Operation, same_host: bool) -> bool:
     return not (same_host and operation.kind == "resize")
 
 
-def _present_host(session: Session, server: Instance) -> str | None:
-    """The host of its current claim: a server that has one is placed to be moved."""
+def _present_hosts(session: Session, server: Instance) -> frozenset[str]:
+    """Where it has a guest, of a move that is not ended too: a server that has one is placed to be moved."""
     query = sa.select(Node.host).join(Claim, Claim.node_id == Node.id)
-    return session.scalar(query.where(Claim.instance_id == server.id, Claim.slot == claims.CURRENT))
+    there = Claim.slot.in_((claims.CURRENT, claims.OUTGOING))
+    return frozenset(session.scalars(query.where(Claim.instance_id == server.id, there)))
 
 
 def _named(server: Instance, hint: str) -> frozenset[str]:

@@ -53,6 +53,12 @@ def worker(session: Session, host: str, *, lock: bool = False) -> Service | None
     return session.scalar(query.with_for_update() if lock else query)
 
 
+def is_forced_down(session: Session, host: str) -> bool:
+    """Whether an operator has said that nothing runs on ``host``."""
+    service = worker(session, host)
+    return service is not None and service.forced_down
+
+
 def seen(session: Session, binary: str, host: str, incarnation: str, *, new_id: str) -> None:
     """Note that a conductor or an API lives."""
     changed = session.execute(

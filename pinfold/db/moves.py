@@ -12,7 +12,7 @@ from pinfold.db import claims as book_claims
 from pinfold.db import hosts, operations
 from pinfold.db.models import Claim, Flavor, Instance, Node, Operation
 from pinfold.db.operations import Requester
-from pinfold.db.starts import refuse_leftovers, require_fenced
+from pinfold.db.starts import refuse_leftovers, refuse_unfinished_move, require_fenced
 from pinfold.db.types import epoch
 from pinfold.model import errors, states
 from pinfold.model.request import Demand
@@ -80,13 +80,7 @@ def _move(
     refuse_leftovers(session, instance, kind)
     if host == node.host:
         raise errors.InvalidRequest(f"host: the server is on host {host} already.", code="own-host")
-    if len(book_claims.holding(claims)) > 1:
-        # an admin has reset its state since it was moved
-        raise errors.Conflict(
-            f"Cannot {kind} the server: it still holds the place of an earlier move. Reset its state to active, and "
-            "confirm or revert that first.",
-            code="unfinished-move",
-        )
+    refuse_unfinished_move(claims, kind)
     if size is not None:
         _check_size(instance, size)
     operations.insert(
@@ -192,15 +186,14 @@ def evacuate(
     claims = book_claims.of_instance(session, instance_id)
     current = _place(claims, book_claims.CURRENT, "evacuate")
     _require_dead(session, current[1], host, times)
-    others = [held for held in book_claims.holding(claims) if held[0] is not current[0]]
-    for claim, node in others:
-        # the old end of a move runs nothing; the new one may
-        if claim.role == book_claims.INCOMING:
-            require_fenced(session, node, "evacuate")
+    # the old end of a move runs nothing, and is kept until there is a new guest; the end to be may run one
+    incoming = [held for held in book_claims.holding(claims) if held[0].role == book_claims.INCOMING]
+    for _, node in incoming:
+        require_fenced(session, node, "evacuate")
     refuse_leftovers(session, instance, "evacuate")
     if opened is not None:
         operations.supersede(session, opened, instance, at, ends_the_guest=True)
-    operations.to_leftovers(opened, others)
+    operations.to_leftovers(opened, incoming)
     operations.insert(
         session,
         operation_id=operation_id,
@@ -236,25 +229,57 @@ def confirm(
     if operations.is_written(session, operation_id):
         return Bell()
     instance, claims, at = _ready_to_end(session, instance_id, "confirm_resize")
-    claim, node = _place(claims, book_claims.OUTGOING, "confirm_resize")
-    _require_up(session, node, "confirm_resize", times)
-    return _end(
-        session, instance, "confirm_resize", requester, times, operation_id, at, claims, (claim, node)
-    )
+    old = _place(claims, book_claims.OUTGOING, "confirm_resize")
+    _require_up(session, old[1], "confirm_resize", times)
+    how = _how(instance, claims)
+    return _end(session, instance, "confirm_resize", requester, times, operation_id, at, old, how)
 
 
 def revert(
     session: Session, instance_id: str, requester: Requester, times: Times, *, operation_id: str
 ) -> Bell:
-    """Open the way back of a move, for the worker of the new place first. Raises as ``resize``."""
+    """Open the way back of a move, for the worker of the new place first.
+
+    Where an operator has said that nothing runs there, what is there becomes a leftover, and the worker of the old
+    place has the rest to do. Raises as ``resize``.
+    """
     if operations.is_written(session, operation_id):
         return Bell()
     instance, claims, at = _ready_to_end(session, instance_id, "revert_resize")
-    held = _place(claims, book_claims.CURRENT, "revert_resize")
-    _, old = _place(claims, book_claims.OUTGOING, "revert_resize")
-    for node in (held[1], old):
-        _require_up(session, node, "revert_resize", times)
-    return _end(session, instance, "revert_resize", requester, times, operation_id, at, claims, held)
+    new = _place(claims, book_claims.CURRENT, "revert_resize")
+    old = _place(claims, book_claims.OUTGOING, "revert_resize")
+    _require_up(session, old[1], "revert_resize", times)
+    how = _how(instance, claims)
+    if hosts.is_forced_down(session, new[1].host):
+        operations.to_leftovers(None, [new])
+        turn_back(session, instance, old)
+        how, held = {**how, "leg": states.RESTORE}, old
+    else:
+        _require_up(session, new[1], "revert_resize", times)
+        how, held = {**how, "leg": states.DROP}, new
+    return _end(session, instance, "revert_resize", requester, times, operation_id, at, held, how)
+
+
+def turn_back(session: Session, instance: Instance, old: Held) -> None:
+    """The old end of a move is the server's place again, and the old size its size. The new end has been given up."""
+    moved = instance.moved_from
+    if moved is None:
+        raise LookupError(f"server {instance.id} has nothing to go back to")
+    # before the other has the role: there is one claim of each
+    session.flush()
+    book_claims.set_role(*old, book_claims.CURRENT)
+    instance.flavor = moved["flavor"]
+    instance.demand = msgspec.convert(moved["demand"], Demand, strict=False)
+    end_move(session, instance, "reverted")
+
+
+def end_move(session: Session, instance: Instance, outcome: str) -> None:
+    """Nothing waits to be confirmed any more; the move's own record says how it ended."""
+    moved = instance.moved_from
+    instance.moved_from = instance.moved_at = None
+    operation = session.get(Operation, moved["operation"]) if moved else None
+    if operation is not None:
+        operations.set_arguments(operation, outcome=outcome)
 
 
 def _ready_to_end(session: Session, instance_id: str, kind: str) -> tuple[Instance, list[Held], float]:
@@ -267,6 +292,13 @@ def _ready_to_end(session: Session, instance_id: str, kind: str) -> tuple[Instan
     return instance, book_claims.of_instance(session, instance_id), at
 
 
+def _how(instance: Instance, claims: list[Held]) -> dict[str, Any]:
+    """What the workers have to know to end the move."""
+    moved = instance.moved_from or {}
+    nodes = {node.id for _, node in book_claims.holding(claims)}
+    return {"runs": moved.get("runs", True), "same_node": len(nodes) == 1}
+
+
 def _end(
     session: Session,
     instance: Instance,
@@ -275,11 +307,10 @@ def _end(
     times: Times,
     operation_id: str,
     at: float,
-    claims: list[Held],
     held: Held,
+    arguments: dict[str, Any],
 ) -> Bell:
     claim, node = held
-    moved = instance.moved_from or {}
     operation = operations.insert(
         session,
         operation_id=operation_id,
@@ -289,11 +320,7 @@ def _end(
         times=times,
         at=at,
         host=node.host,
-        arguments={
-            **({"leg": states.DROP} if kind == "revert_resize" else {}),
-            "runs": moved.get("runs", True),
-            "same_node": len({there.id for _, there in book_claims.holding(claims)}) == 1,
-        },
+        arguments=arguments,
     )
     return Bell(work=(operations.work_for(operation, instance, node, at, claim),))
 

@@ -21,6 +21,10 @@ from pinfold.model import errors, states
 from pinfold.model.rebuild import Rebuild, holds_both
 from pinfold.model.work import Bell, Times
 
+_STARTS_A_GUEST = frozenset(
+    ("start", "reboot", "hard_reboot", "resume", "restore", "rebuild", "unshelve_in_place")
+)
+
 
 def create(
     session: Session,
@@ -290,7 +294,11 @@ def require_start(instance: Instance, kind: str, opened: Operation | None) -> No
 
 def _current(session: Session, instance: Instance, kind: str) -> tuple[Claim, Node]:
     """The claim that the server runs on, and its node. Raises errors.Conflict."""
-    held = book_claims.with_role(book_claims.of_instance(session, instance.id), book_claims.CURRENT)
+    return _the_current(book_claims.of_instance(session, instance.id), kind)
+
+
+def _the_current(claims: Sequence[tuple[Claim, Node]], kind: str) -> tuple[Claim, Node]:
+    held = book_claims.with_role(claims, book_claims.CURRENT)
     if held is None:
         raise errors.Conflict(f"Cannot {kind} the server: it has no host.", code="no-host")
     return held
@@ -307,7 +315,11 @@ def _on_its_host(
     arguments: dict[str, Any],
 ) -> Bell:
     """Open an operation for the worker that has the instance's current claim."""
-    claim, node = _current(session, instance, kind)
+    claims = book_claims.of_instance(session, instance.id)
+    claim, node = _the_current(claims, kind)
+    refuse_unfinished_move(claims, kind)
+    if kind in _STARTS_A_GUEST:
+        _refuse_second_guest(session, claims, claim, kind)
     if not hosts.host_is_up(session, node.host, times.service_down):
         raise errors.Conflict(
             f"Cannot {kind} the server: the compute service of its host is down.", code="host-down"
@@ -326,6 +338,16 @@ def _on_its_host(
     return Bell(work=(operations.work_for(operation, instance, node, at, claim),))
 
 
+def refuse_unfinished_move(claims: Sequence[tuple[Claim, Node]], kind: str) -> None:
+    """A server with two places, whose state an admin has reset since, has to give one of them up first."""
+    if len(book_claims.holding(claims)) > 1:
+        raise errors.Conflict(
+            f"Cannot {kind} the server: it still holds the place of an earlier move. Reset its state to active, and "
+            "confirm or revert that first.",
+            code="unfinished-move",
+        )
+
+
 def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
     """No guest runs twice: while one may still run somewhere, the server is placed nowhere else."""
     for claim, node in book_claims.of_instance(session, instance.id):
@@ -333,10 +355,26 @@ def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
             require_fenced(session, node, kind)
 
 
+def _refuse_second_guest(
+    session: Session, claims: Sequence[tuple[Claim, Node]], current: Claim, kind: str
+) -> None:
+    """The same for its guest here, which may be off because of that one.
+
+    Whoever evacuated it has accepted that the host that was dead then may still run one.
+    """
+    left = [(claim, node) for claim, node in claims if claim.role == book_claims.LEFTOVER]
+    if not left:
+        return
+    placed = session.get(Operation, current.operation_id)
+    evacuated = placed is not None and placed.kind == "evacuate"
+    for claim, node in left:
+        if not evacuated or claim.created_at > current.created_at:
+            require_fenced(session, node, kind)
+
+
 def require_fenced(session: Session, node: Node, kind: str) -> None:
     """Raise errors.Conflict unless an operator has said that nothing runs on the node's host."""
-    service = hosts.worker(session, node.host)
-    if service is None or not service.forced_down:
+    if not hosts.is_forced_down(session, node.host):
         raise errors.Conflict(
             f"Cannot {kind} the server: host {node.host} may still run its former guest. Wait until that host "
             "is back and has cleaned up, or force it down once it is fenced.",

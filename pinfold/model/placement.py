@@ -67,8 +67,8 @@ class Wish(msgspec.Struct, frozen=True):
     """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over.
 
     ``zone`` is the availability zone that the server is pinned to, ``group`` the rule of its server group. It is to
-    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` is the host that
-    it is to be moved off, if any.
+    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` are the hosts
+    that it is to be moved off, if any.
     """
 
     host: str | None = None
@@ -78,7 +78,7 @@ class Wish(msgspec.Struct, frozen=True):
     same: frozenset[str] | None = None
     different: frozenset[str] = frozenset()
     group: GroupRule | None = None
-    leaves: str | None = None
+    leaves: frozenset[str] = frozenset()
 
 
 class HostRefusal(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def _barred(candidate: Candidate, wish: Wish) -> str | None:
         return candidate.state
     if (wish.host or candidate.host) != candidate.host or (wish.node or candidate.node) != candidate.node:
         return NOT_CHOSEN
-    if candidate.host == wish.leaves:
+    if candidate.host in wish.leaves:
         return ITS_OWN
     if candidate.node in wish.failed:
         return FAILED_BEFORE

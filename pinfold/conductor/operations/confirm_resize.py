@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pinfold.conductor.operations import inplace
 from pinfold.conductor.operations.base import Deed, Freed, gave_up, recorded
-from pinfold.conductor.operations.outcomes import done_or_off, end_move
+from pinfold.conductor.operations.outcomes import done_or_off
 from pinfold.db import claims as book_claims
+from pinfold.db.moves import end_move
 from pinfold.db.operations import Fault
 from pinfold.model.work import Bell
 from pinfold.rpcapi.messages import Abort
@@ -24,7 +25,7 @@ class ConfirmResize(inplace.InPlace):
 
     def _end(self, deed: Deed, fault: Fault | None = None) -> None:
         outcome = done_or_off(deed)
-        end_move(deed, "error" if fault else "confirmed")
+        end_move(deed.session, deed.instance, "error" if fault else "confirmed")
         deed.close(outcome, fault)
 
     def abort(self, deed: Deed, abort: Abort) -> tuple[Freed, Bell]:

@@ -6,22 +6,23 @@ from pinfold.conductor.operations.base import Deed, Freed
 from pinfold.conductor.operations.outcomes import done_or_off
 from pinfold.conductor.operations.placing import Placing
 from pinfold.db import claims as book_claims
+from pinfold.db.moves import end_move
 
 
 class Evacuate(Placing):
     """Until it has succeeded the old place is the server's place: one that failed leaves everything as it was."""
 
     def may_claim(self, deed: Deed) -> bool:
-        """Beside the claim on the dead host."""
-        return [claim.role for claim, _ in book_claims.holding(deed.claims)] == [book_claims.CURRENT]
+        """Beside the claim on the dead host, and the old end of a move to that."""
+        roles = {claim.role for claim, _ in book_claims.holding(deed.claims)}
+        return book_claims.CURRENT in roles and book_claims.INCOMING not in roles
 
     def finish(self, deed: Deed, node: str) -> Freed:
         new = deed.claim(book_claims.INCOMING)
         if new is None or new[1].name != node:
             raise LookupError(f"operation {deed.operation.id} has no claim on {node}")
-        old = deed.claim(book_claims.CURRENT)
-        if old is not None:
-            deed.leave([old])
+        deed.leave([held for held in book_claims.holding(deed.claims) if held[0] is not new[0]])
+        end_move(deed.session, deed.instance, "confirmed")
         # before the other has the role: there is one claim of each
         deed.session.flush()
         generation = book_claims.set_role(*new, book_claims.CURRENT)

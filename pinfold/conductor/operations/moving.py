@@ -12,8 +12,7 @@ restore      source       the guest is as it was: the move has failed
 
 ``withdraw`` and ``restore`` are the way back, in this order: the source's guest is started again only once the
 destination has said that nothing runs there. Where it cannot say so, its claim is a ``leftover`` and the source's
-guest stays off until the destination's worker has looked; then the source's audit tells that it is shut down (or
-starts it, if that worker has just started).
+guest stays off: the server is shut down, and nobody can start it before the destination's worker has looked.
 """
 
 from __future__ import annotations
@@ -124,10 +123,12 @@ class Moving(Placing):
             deed.leave([target])
         return freed, self._unwind(deed, fault)
 
-    def fail(self, deed: Deed, fault: Fault, *, image_gone: bool = False) -> None:
+    def fail(
+        self, deed: Deed, fault: Fault, *, image_gone: bool = False, outcome: str = states.FAILED
+    ) -> None:
         """It goes on where it was."""
         operations.drop_unrecorded_image(deed.session, deed.operation, deed.instance, deed.at)
-        deed.close(states.FAILED, fault)
+        deed.close(outcome, fault)
 
     # --- the way back --------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Moving(Placing):
         if deed.operation.left_leftover and "finish_migration" in begun:
             host = deed.operation.arguments["target"][0]
             note = _STAYS_OFF.format(host=host) if deed.operation.arguments["runs"] else ""
-            self.fail(deed, Fault(fault.message + note, fault.details))
+            self.fail(deed, Fault(fault.message + note, fault.details), outcome=states.OFF)
             return Bell()
         source = deed.claim(book_claims.CURRENT)
         back = deed.operation.arguments.get("source_back") or "power_off" not in begun

@@ -2,22 +2,19 @@
 
 Its two legs: ``drop`` (the worker of the new place removes the guest; then, in one transaction, that claim goes and
 the old one is ``current``, with the old size) and ``restore`` (the worker of the old place starts the guest if it
-ran).
+ran). Where the host of the new place is forced down there is only the second.
 """
 
 from __future__ import annotations
 
-import msgspec
-
 from pinfold.conductor.operations import inplace
 from pinfold.conductor.operations.base import Deed, Freed, gave_up, recorded
-from pinfold.conductor.operations.outcomes import done_or_off, end_move
+from pinfold.conductor.operations.outcomes import done_or_off
 from pinfold.db import claims as book_claims
-from pinfold.db import operations
+from pinfold.db import moves
 from pinfold.db.models import Claim, Node
 from pinfold.db.operations import Fault
 from pinfold.model import states
-from pinfold.model.request import Demand
 from pinfold.model.work import Bell
 from pinfold.rpcapi.messages import Abort
 
@@ -39,17 +36,10 @@ class RevertResize(inplace.InPlace):
 
     def _turn_back(self, deed: Deed) -> tuple[Claim, Node]:
         """The old place is the server's place again, and the old size its size."""
-        # before the other has the role: there is one claim of each
-        deed.session.flush()
         held = deed.claim(book_claims.OUTGOING)
-        moved = deed.instance.moved_from
-        if held is None or moved is None:
+        if held is None:
             raise LookupError(f"server {deed.instance.id} has nothing to go back to")
-        book_claims.set_role(*held, book_claims.CURRENT)
-        operations.set_arguments(deed.operation, runs=moved["runs"])
-        deed.instance.flavor = moved["flavor"]
-        deed.instance.demand = msgspec.convert(moved["demand"], Demand, strict=False)
-        end_move(deed, "reverted")
+        moves.turn_back(deed.session, deed.instance, held)
         return held
 
     def abort(self, deed: Deed, abort: Abort) -> tuple[Freed, Bell]:
@@ -81,7 +71,7 @@ class RevertResize(inplace.InPlace):
         if new is not None:
             deed.leave([new])
         self._turn_back(deed)
-        self._give_up_restoring(deed, fault)
+        deed.close(states.OFF, fault)
 
     @staticmethod
     def _give_up_restoring(deed: Deed, fault: Fault) -> None:
