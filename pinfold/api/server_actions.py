@@ -25,6 +25,7 @@ from pinfold.db import instances as book_instances
 from pinfold.db import quotas as book_quotas
 from pinfold.db import starts
 from pinfold.db.instances import Owned
+from pinfold.db.models import Instance
 from pinfold.model import errors
 from pinfold.model.work import Bell
 
@@ -104,7 +105,9 @@ def _unshelve(call: Call, value: Any) -> Write:
             raise wrong
         if bell.run:
             # it is to have a place again, not only one under the quota
-            book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
+            one = book_quotas.one_server(session.get_one(Instance, server.id).flavor)
+            quotas = call.deps.settings.quotas
+            book_quotas.require_servers(session, quotas, server.project_id, server.user_id, one)
         zone = arguments.get("availability_zone", server.availability_zone)
         if host is not None and zone is not None:
             require_host_in_zone(session, call, host, zone)

@@ -41,9 +41,12 @@ def resize(call: Call, value: Any) -> Write:
             image_id=image,
             size=size,
         )
-        if flavor.vcpus > row.flavor["vcpus"] or flavor.memory_mb > row.flavor["memory_mb"]:
+        old, new = book_quotas.one_server(row.flavor), book_quotas.one_server(size.flavor)
+        more = {name: new[name] - old[name] for name in new if new[name] > old[name]}
+        if more:
             # with the operation that has just been written, it counts as large as it is to be
-            book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
+            quotas = call.deps.settings.quotas
+            book_quotas.require_servers(session, quotas, server.project_id, server.user_id, more)
         return bell
 
     return write

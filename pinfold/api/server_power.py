@@ -9,6 +9,7 @@ from pinfold.api.starting import Start, Write
 from pinfold.db import quotas as book_quotas
 from pinfold.db import resets, starts
 from pinfold.db.instances import Owned
+from pinfold.db.models import Instance
 from pinfold.model.work import Bell
 
 
@@ -34,7 +35,9 @@ def restore(call: Call, value: Any) -> Write:
         bell = begin(session, server)
         if bell.work:
             session.flush()
-            book_quotas.require_servers(session, call.deps.settings.quotas, server.project_id, server.user_id)
+            one = book_quotas.one_server(session.get_one(Instance, server.id).flavor)
+            quotas = call.deps.settings.quotas
+            book_quotas.require_servers(session, quotas, server.project_id, server.user_id, one)
         return bell
 
     return write

@@ -116,7 +116,9 @@ def _number(session: Session, flavor: dict[str, Any]) -> int | None:
 
 def _check_size(instance: Instance, size: Size) -> None:
     """A disk cannot shrink, and a resize changes something."""
-    if size.flavor["flavorid"] == instance.flavor.get("flavorid"):
+    # one that was deleted and made anew under its id is another; these cannot be changed
+    fixed = ("flavorid", "vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap_mb")
+    if all(size.flavor.get(name) == instance.flavor.get(name) for name in fixed):
         raise errors.InvalidRequest("When resizing, instances must change flavor!", code="same-flavor")
     old, new = instance.demand.disk_gb, size.demand.disk_gb
     if new < old:

@@ -157,19 +157,22 @@ def room_for_servers(
     return count
 
 
-def require_servers(
-    session: Session, defaults: Amounts, project: str, user: str, more: Amounts | None = None
-) -> None:
-    """Raise OverQuota when the servers of the project or the user, with ``more``, are beyond their limits.
-
-    Without ``more``: for a server that is counted already and is to have a place on a host again.
-    """
+def require_servers(session: Session, defaults: Amounts, project: str, user: str, asked: Amounts) -> None:
+    """Raise OverQuota where ``asked``, which is counted already, is beyond the limits of the project or the user."""
     may = locked_limits(session, defaults, project, user)
     used = used_by_servers(session, project, user if may.user else _WHOLE_PROJECT)
-    asked = {**dict.fromkeys(quotas.OF_SERVERS, 0), **(more or {})}
-    quotas.require("project", may.project, used.project, asked)
+    quotas.require("project", may.project, _less(used.project, asked), asked)
     own = {name: amount for name, amount in asked.items() if name in may.user}
-    quotas.require("user", may.user, used.user, own)
+    quotas.require("user", may.user, _less(used.user, own), own)
+
+
+def _less(used: Amounts, asked: Amounts) -> dict[str, int]:
+    return {name: amount - asked.get(name, 0) for name, amount in used.items()}
+
+
+def one_server(flavor: Mapping[str, Any]) -> Amounts:
+    """What a server of this size counts as."""
+    return {"instances": 1, "cores": flavor["vcpus"], "ram": flavor["memory_mb"]}
 
 
 def _times(each: Amounts, count: int) -> dict[str, int]:

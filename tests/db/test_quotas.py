@@ -167,12 +167,19 @@ def test_two_that_note_a_project_for_the_first_time_both_go_on(book: Book) -> No
     assert list(rows) == ["new"]
 
 
-def test_a_server_that_is_counted_already_needs_no_more_than_to_be_within_the_limits(book: Book) -> None:
+def test_f096_what_is_asked_for_a_server_that_is_counted_already_is_held_against_the_rest(book: Book) -> None:
+    def ask(**asked: int) -> None:
+        book.write(lambda session: quotas.require_servers(session, SMALL, "p", "u", asked))
+
     book.write(lambda session: servers(session, "a", "b"))
-    book.write(lambda session: quotas.require_servers(session, SMALL, "p", "u"))
-    book.write(lambda session: quotas.set_limits(session, "p", "", {"instances": 1}))
-    with pytest.raises(OverQuota):
-        book.write(lambda session: quotas.require_servers(session, SMALL, "p", "u"))
+    ask(instances=1, cores=2)
+    book.write(lambda session: quotas.set_limits(session, "p", "", {"cores": 3}))
+    with pytest.raises(OverQuota, match="cores of the project: Requested 2, but already used 2 of 3 cores"):
+        ask(instances=1, cores=2, ram=512)
+    ask(ram=512)
+    book.write(lambda session: quotas.set_limits(session, "p", "u", {"ram": 1000}))
+    with pytest.raises(OverQuota, match="ram of the user: Requested 512, but already used 512 of 1000 ram"):
+        ask(ram=512)
 
 
 def test_dropping_limits_leaves_the_defaults_and_the_lock(book: Book) -> None:

@@ -40,6 +40,8 @@ def test_everything_is_moved_off_and_the_host_takes_nothing_more(town: Town) -> 
     assert drain.tasks() == []
     assert town.used("n1") == set()
     assert runtime.most <= 2
+    # actions are told apart by their request
+    assert len({town.operation(server).request_id for server in servers}) == len(servers)
     assert [town.state(server) for server in servers] == ["active", "active", "active", "stopped"]
 
 

@@ -131,6 +131,13 @@ def test_a_smaller_disk_the_same_flavor_and_the_own_host_are_refused(town: Town)
         town.migrate(server, "n1")
 
 
+def test_a_flavor_that_was_made_anew_under_its_id_is_another(town: Town) -> None:
+    server = town.boot(flavor("big", 1, disk=5))
+    town.resize(server, flavor("big", 2, disk=5))
+    town.pump()
+    assert (town.state(server), town.row(server).flavor["vcpus"]) == ("resized", 2)
+
+
 @on_both
 def test_no_valid_host_leaves_it_as_it_was_with_a_fault(make_town: MakeTown) -> None:
     town = make_town(hosts=("n1",))

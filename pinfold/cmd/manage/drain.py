@@ -30,6 +30,8 @@ from pinfold.model.work import Bell, Times
 from pinfold.runtime import Runtime
 
 _PAUSE = 0.5
+_ASKS = "pinfold-manage"
+"""The user of its moves: what it knows them by."""
 _MOVES = ("migrate", "live_migrate", "evacuate")
 _UNDER_WAY = "is being moved"
 _NEEDS = {
@@ -131,14 +133,13 @@ def _with(candidate: Candidate, server: str, demand: Demand) -> Candidate:
 
 
 class Drain:
-    """The host that is drained. Its moves are told apart by their request. ``live``: what runs goes on running."""
+    """The host that is drained. Its moves are told apart by who asks. ``live``: what runs goes on running."""
 
     def __init__(self, book: Book, runtime: Runtime, host: str, times: Times, *, live: bool = False) -> None:
         self._book, self._runtime = book, runtime
         self._host = host
         self._times = times
         self._live = live
-        self._request = f"req-drain-{host}"[:64]
         self._failed: dict[str, str] = {}
         self._since = float("inf")
 
@@ -170,7 +171,7 @@ class Drain:
             self._runtime.sleep(_PAUSE)
 
     def _open(self, task: Task) -> bool:
-        requester = operations.Requester(self._request, "admin", "pinfold-manage")
+        requester = operations.Requester(f"req-{self._runtime.new_id()}", "admin", _ASKS)
         start = self._start(task)
         try:
             self._book.write(lambda session: start(session, requester))
@@ -248,7 +249,7 @@ class Drain:
     ) -> tuple[str | None, str | None]:
         """The move that takes it off, or why there is none."""
         if opened is not None:
-            if opened.request_id == self._request:
+            if opened.user_id == _ASKS:
                 return None, _UNDER_WAY
             return None, (
                 f"its operation {opened.kind}, asked for by user {opened.user_id} of project {opened.project_id}, is "
@@ -286,13 +287,13 @@ class Drain:
 
     def _moved_by_us(self, session: Session, instance: Instance) -> bool:
         moved = session.get(Operation, (instance.moved_from or {}).get("operation", ""))
-        return moved is not None and moved.request_id == self._request
+        return moved is not None and moved.user_id == _ASKS
 
     def _failed_before(self, session: Session, instance: Instance) -> str | None:
         """Why our last try failed, in this run. (A new run tries again: what was in the way may be gone.)"""
         last = session.scalar(
             sa.select(Operation)
-            .where(Operation.instance_id == instance.id, Operation.request_id == self._request)
+            .where(Operation.instance_id == instance.id, Operation.user_id == _ASKS)
             .order_by(Operation.created_at.desc())
             .limit(1)
         )
