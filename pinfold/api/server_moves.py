@@ -77,6 +77,7 @@ def migrate(call: Call, value: Any) -> Write:
 def migrate_live(call: Call, value: Any) -> Write:
     """To another host while it runs."""
     operation, host = call.new_id(), value.get("host")
+    _refuse_forced_to_nowhere(value)
     if host is not None:
         call.require("os-migrate-server:migrate_live:host")
     check_place(call, host, None)
@@ -92,6 +93,7 @@ def migrate_live(call: Call, value: Any) -> Write:
 def evacuate(call: Call, value: Any) -> Write:
     """Off a host that is dead; from 2.95 on it is shut down after that."""
     operation = call.new_id()
+    _refuse_forced_to_nowhere(value)
     host, shared = value.get("host"), _on_shared_storage(call, value)
     if host is not None and not call.deps.book.read(lambda session: book_instances.knows_host(session, host)):
         raise errors.NotFound(f"Compute host {host} could not be found.", code="unknown-host")
@@ -109,6 +111,12 @@ def evacuate(call: Call, value: Any) -> Write:
         )
 
     return write
+
+
+def _refuse_forced_to_nowhere(value: Any) -> None:
+    """``force`` passed over the scheduler in older versions. A claim is always tested, but a host has to be named."""
+    if queries.boolean("force", str(value.get("force", False))) and value.get("host") is None:
+        raise errors.InvalidRequest("Can't force to a non-provided destination", code="force-without-host")
 
 
 def _on_shared_storage(call: Call, value: Any) -> bool | None:

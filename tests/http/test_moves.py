@@ -196,6 +196,21 @@ def test_an_evacuation_is_for_admins_and_from_a_host_that_is_down(cloud: Cloud) 
     assert shown["OS-EXT-SRV-ATTR:host"] == home
 
 
+@pytest.mark.parametrize(
+    ("action", "version", "body"),
+    [
+        ("evacuate", "2.67", {"force": True}),
+        ("os-migrateLive", "2.30", {"host": None, "block_migration": "auto", "force": "true"}),
+    ],
+)
+def test_nothing_is_forced_without_a_host(
+    cloud: Cloud, action: str, version: str, body: dict[str, object]
+) -> None:
+    answer = cloud.act(cloud.boot(), action, body, cloud.client(ADMIN, version))
+    assert answer.status_code == 400
+    assert "non-provided destination" in answer.json()["badRequest"]["message"]
+
+
 @pytest.mark.parametrize("shared", [True, False, "yes", "off"])
 def test_before_2_14_the_request_says_whether_the_disk_is_on_shared_storage(
     cloud: Cloud, shared: bool | str
