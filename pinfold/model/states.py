@@ -286,7 +286,6 @@ _GONE = {DONE: (DELETED, "A delete is never undone; it only goes forward.")}
 _MOVED: Mapping[str, tuple[str | None, str]] = {
     DONE: (RESIZED, "Its guest has the new size or host; the old place is kept for a revert."),
     FAILED: (None, "The new place is given up, and it goes on in the old one."),
-    OFF: (STOPPED, "Its guest is shut down in the old place, because one may still run in the new one."),
 }
 
 TRANSITIONS: tuple[Transition, ...] = (

@@ -171,6 +171,10 @@ class Driver(Protocol):
         """Whether a guest that runs on ``source`` could go on here as ``spec``, as far as can be said before it is
         moved: raises DriverError if not. Nothing is changed."""
 
+    def admit_live_migration(self, node: str, instance: str, *, admitted: bool) -> None:
+        """Whether the guest may come to ``node`` by a live migration from now on, one that is under way included:
+        where it may not, that fails at its source. It may until something else is said."""
+
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         """Move a running (or paused) guest with its disk to node ``spec.node`` of ``host``, where it is ``spec``; it
         does not stop for more than a moment. After it the guest is at one end only, whatever is raised; repeated,

@@ -295,6 +295,11 @@ class FakeDriver:
             with folder.locked():
                 self._check(spec, folder)
 
+    def admit_live_migration(self, node: str, instance: str, *, admitted: bool) -> None:
+        """A note in the node's folder, which is looked at under the locks of both nodes."""
+        with self._call("admit_live_migration", node, instance) as folder, folder.locked():
+            folder.admit(instance, admitted)
+
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         """Move the guest's folder to that of the other host, which stands beside this one's."""
         folder = self._folder(node)
@@ -316,6 +321,8 @@ class FakeDriver:
                 raise DriverError(
                     f"live_migrate of {spec.instance} on {node}: the guest is {_NAMES[record.power_state]}."
                 )
+            if not there.admits(spec.instance):
+                raise DriverError(f"{spec.node} does not admit guest {spec.instance} any more.")
             self._check(spec, there)
             folder.move_to(there, spec.instance)
         moved = _present(there, spec.node, spec.instance)

@@ -53,6 +53,7 @@ CALLS = frozenset(
         "confirm_migration",
         "revert_migration",
         "check_live_migration",
+        "admit_live_migration",
         "live_migrate",
         "console_log",
         "inventory",

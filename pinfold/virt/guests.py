@@ -64,10 +64,12 @@ class GuestFolder:
     def __init__(self, runtime: Runtime, state_path: str, node: str) -> None:
         self._runtime = runtime
         self._root = os.path.join(state_path, node)
-        self._guests, self._building, self._replacing, self._aside = (
-            os.path.join(self._root, name) for name in ("guests", "building", "replacing", "aside")
-        )
-        for folder in (self._guests, self._building, self._replacing, self._aside):
+        folders = [
+            os.path.join(self._root, name)
+            for name in ("guests", "building", "replacing", "aside", "shut_out")
+        ]
+        self._guests, self._building, self._replacing, self._aside, self._shut_out = folders
+        for folder in folders:
             os.makedirs(folder, exist_ok=True)
         self._lock = durable.FolderLock(runtime, os.path.join(self._root, "lock"))
         self._known: dict[str, tuple[tuple[int, int, int], Record]] = {}
@@ -143,6 +145,18 @@ class GuestFolder:
         """Give a guest to another node, which is locked too and has none of it."""
         self._known.pop(instance, None)
         os.rename(os.path.join(self._guests, instance), os.path.join(other._guests, instance))
+
+    def admit(self, instance: str, admitted: bool) -> None:
+        """Whether other nodes may give this guest to this one."""
+        path = os.path.join(self._shut_out, instance)
+        if not admitted:
+            durable.replace(path, b"")
+        elif os.path.exists(path):
+            os.unlink(path)
+
+    def admits(self, instance: str) -> bool:
+        """Whether they may; until something is said they may."""
+        return not os.path.exists(os.path.join(self._shut_out, instance))
 
     def share(self, shared: bool) -> None:
         """Let other nodes reach the disks of this one, or not."""

@@ -204,6 +204,12 @@ class WatchedDriver:
             lambda: self._driver.confirm_migration(node, instance, same_node=same_node),
         )
 
+    def admit_live_migration(self, node: str, instance: str, *, admitted: bool) -> None:
+        self._watch.see(
+            "driver.admit_live_migration",
+            lambda: self._driver.admit_live_migration(node, instance, admitted=admitted),
+        )
+
     def check_live_migration(self, spec: GuestSpec, source: host.Hypervisor) -> None:
         self._watch.see(
             "driver.check_live_migration", lambda: self._driver.check_live_migration(spec, source)

@@ -164,3 +164,27 @@ def test_the_source_dies_right_after_it_has_handed_the_guest_over(town: Town) ->
     town.restart("n1")
     check(town)
     assert town.roles(server) == {"current": "n2"}
+
+
+@on_both
+def test_a_guest_does_not_come_where_the_other_end_has_said_that_it_is_not(town: Town) -> None:
+    """The source's worker is silent for a while, its hypervisor is not."""
+    server = town.boot(P4, "n1")
+    town.live_migrate(server, "n2")
+
+    def stalls() -> None:
+        town.at = None
+        town.kill("n1")
+        town.sweep(server)
+        assert town.open_kind(server) is None
+        assert town.roles(server) == {"current": "n1"}
+
+    on(town, "n1 driver.live_migrate", stalls, "before")
+    town.pump()
+    check(town)
+    assert town.guests(server) == {"n1": RUNS}
+    town.restart("n1")
+    town.live_migrate(server, "n2")
+    town.pump()
+    check(town)
+    assert (town.roles(server), town.guests(server)) == ({"current": "n2"}, {"n2": RUNS})

@@ -278,6 +278,9 @@ class SimDriver:
     def check_live_migration(self, spec: GuestSpec, source: HypervisorFacts) -> None:
         raise DriverError("These hypervisors do not move guests while they run.")
 
+    def admit_live_migration(self, node: str, instance: str, *, admitted: bool) -> None:
+        raise DriverError("These hypervisors do not move guests while they run.")
+
     def live_migrate(self, node: str, instance: str, spec: GuestSpec, host: str, wish: Wish) -> None:
         raise DriverError("These hypervisors do not move guests while they run.")
 

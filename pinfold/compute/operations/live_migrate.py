@@ -70,10 +70,14 @@ def _is_here(attempt: Attempt) -> bool:
 
 
 def settle(attempt: Attempt) -> None:
-    """The source cannot say: is the guest here?"""
+    """The source cannot say: is the guest here?
+
+    Where it is not, it is shut out: the source's hypervisor may still be at it, whatever its worker does.
+    """
     work = attempt.work
     attempt.held = None if work.claim is None else Held(work.claim, work.placement)
     try:
+        attempt.tools.driver.admit_live_migration(work.node, work.instance, admitted=False)
         listed = attempt.tools.driver.list(work.node)
     except errors.PinfoldError as error:
         raise NoAnswer(f"The hypervisor does not say whether it has the guest: {error}") from error
@@ -84,12 +88,14 @@ def settle(attempt: Attempt) -> None:
 
 def check(attempt: Attempt) -> None:
     """The hypervisor here is asked before anything is moved. Raises Failed: the guest goes on where it is."""
-    source = attempt.work.hypervisor
-    if source is not None:
-        attempt.drive(
-            "accepted for a live migration",
-            lambda: attempt.tools.driver.check_live_migration(spawning.spec_of(attempt), source),
-        )
+    work, hypervisor, source = attempt.work, attempt.tools.driver, attempt.work.hypervisor
+
+    def ask() -> None:
+        hypervisor.admit_live_migration(work.node, work.instance, admitted=True)
+        if source is not None:
+            hypervisor.check_live_migration(spawning.spec_of(attempt), source)
+
+    attempt.drive("accepted for a live migration", ask)
 
 
 _CLAIM = {

@@ -12,7 +12,7 @@ restore      source       the guest is as it was: the move has failed
 
 ``withdraw`` and ``restore`` are the way back, in this order: the source's guest is started again only once the
 destination has said that nothing runs there. Where it cannot say so, its claim is a ``leftover`` and the source's
-guest stays off: the server is shut down, and nobody can start it before the destination's worker has looked.
+guest stays off, whatever its users do, until the destination's worker has looked; then the source's audit starts it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pinfold.db import claims as book_claims
 from pinfold.db import operations
 from pinfold.db.models import Claim, Node
 from pinfold.db.operations import Fault
-from pinfold.model import states
+from pinfold.model import power, states
 from pinfold.model.work import Bell
 from pinfold.rpcapi.messages import Abort
 
@@ -123,12 +123,10 @@ class Moving(Placing):
             deed.leave([target])
         return freed, self._unwind(deed, fault)
 
-    def fail(
-        self, deed: Deed, fault: Fault, *, image_gone: bool = False, outcome: str = states.FAILED
-    ) -> None:
+    def fail(self, deed: Deed, fault: Fault, *, image_gone: bool = False) -> None:
         """It goes on where it was."""
         operations.drop_unrecorded_image(deed.session, deed.operation, deed.instance, deed.at)
-        deed.close(outcome, fault)
+        deed.close(states.FAILED, fault)
 
     # --- the way back --------------------------------------------------------------------------
 
@@ -159,7 +157,8 @@ class Moving(Placing):
         if deed.operation.left_leftover and "finish_migration" in begun:
             host = deed.operation.arguments["target"][0]
             note = _STAYS_OFF.format(host=host) if deed.operation.arguments["runs"] else ""
-            self.fail(deed, Fault(fault.message + note, fault.details), outcome=states.OFF)
+            self.fail(deed, Fault(fault.message + note, fault.details))
+            deed.instance.power_state = power.SHUTDOWN
             return Bell()
         source = deed.claim(book_claims.CURRENT)
         back = deed.operation.arguments.get("source_back") or "power_off" not in begun

@@ -14,7 +14,7 @@ from pinfold.db import claims as book_claims
 from pinfold.db import moves
 from pinfold.db.models import Claim, Node
 from pinfold.db.operations import Fault
-from pinfold.model import states
+from pinfold.model import power, states
 from pinfold.model.work import Bell
 from pinfold.rpcapi.messages import Abort
 
@@ -71,7 +71,8 @@ class RevertResize(inplace.InPlace):
         if new is not None:
             deed.leave([new])
         self._turn_back(deed)
-        deed.close(states.OFF, fault)
+        self._give_up_restoring(deed, fault)
+        deed.instance.power_state = power.SHUTDOWN
 
     @staticmethod
     def _give_up_restoring(deed: Deed, fault: Fault) -> None:
