@@ -324,8 +324,6 @@ def _on_its_host(
         raise errors.Conflict(
             f"Cannot {kind} the server: the compute service of its host is down.", code="host-down"
         )
-    if states.KINDS[kind].starts_a_guest:
-        refuse_leftovers(session, instance, kind)
     operation = operations.insert(
         session,
         operation_id=operation_id,
@@ -351,10 +349,7 @@ def refuse_unfinished_move(claims: Sequence[tuple[Claim, Node]], kind: str) -> N
 
 
 def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
-    """No guest runs twice: while one may still run somewhere, the server is placed nowhere else, nor started.
-
-    (A move that was given up has left the guest at home off, and perhaps one that runs at the destination.)
-    """
+    """No guest runs twice: while one may still run somewhere, the server is placed nowhere else."""
     for claim, node in book_claims.of_instance(session, instance.id):
         if claim.role == book_claims.LEFTOVER:
             require_fenced(session, node, kind)

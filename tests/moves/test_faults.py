@@ -13,7 +13,6 @@ from pinfold.compute.jobs import Key
 from pinfold.compute.operations import PLANS
 from pinfold.compute.operations.runner import Runner
 from pinfold.db import aggregates, quotas
-from pinfold.model import errors
 from pinfold.rpcapi import wire
 from pinfold.virt.driver import DriverError
 from tests.compute.world import Killed
@@ -304,29 +303,6 @@ def test_f072_a_refusing_host_holds_nothing_when_the_next_is_tried(town: Town) -
     town.confirm(server)
     town.pump()
     assert town.used("n1") == set()
-
-
-@pytest.mark.parametrize("start", ["reboot", "hard_reboot"])
-def test_the_guest_at_home_is_not_started_while_that_of_a_failed_move_may_run(town: Town, start: str) -> None:
-    server = town.boot(P2, "n1")
-
-    def dies() -> None:
-        town.kill("n2")
-        raise Killed
-
-    on(town, "n2 driver.finish_migration", dies, "after")
-    town.migrate(server, "n2")
-    town.pump()
-    town.sweep(server, deadline=True)
-    assert town.guests(server) == {"n1": OFF, "n2": RUNS}
-    with pytest.raises(errors.Conflict, match="n2 may still run"):
-        town.ask(start, server)
-    town.restart("n2")
-    assert town.guests(server) == {"n1": OFF}
-    town.ask(start, server)
-    town.pump()
-    check(town)
-    assert town.guests(server) == {"n1": RUNS}
 
 
 @pytest.mark.parametrize(
