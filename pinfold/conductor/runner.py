@@ -108,6 +108,7 @@ class Runner:
                         session, operation, instance, same_host=self._settings.allow_resize_to_same_host
                     ),
                     self._settings.max_attempts,
+                    anew=bool(operation.attempt or operation.refusals),
                 )
             )
         self.ring(

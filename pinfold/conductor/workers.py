@@ -162,6 +162,7 @@ class Workers:
         service.ready = False
         session.flush()
         session.execute(sa.update(Service).where(Service.id == service.id).values(last_seen_at=epoch()))
+        hosts.touch(session, [record.host])
 
     def heartbeat(self, record: Heartbeat) -> Heard:
         """Note that the worker lives (or until when messages have reached it), and renew the leases of the

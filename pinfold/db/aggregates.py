@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from pinfold.db import hosts
 from pinfold.db.models import Aggregate, AggregateHost, Base, Claim, Node
 from pinfold.db.session import may_be_done
 from pinfold.db.types import epoch
@@ -37,6 +38,17 @@ zones = (
     .group_by(_hosts.c.host)
     .subquery("zones")
 )
+
+
+def zone_of_node(host: sa.ColumnElement[str]) -> sa.ScalarSelect[str | None]:
+    """The same for the host of one row, where few rows are looked at."""
+    return (
+        sa.select(sa.func.min(_aggregates.c.availability_zone))
+        .select_from(_hosts.join(_aggregates, _aggregates.c.id == _hosts.c.aggregate_id))
+        .where(_hosts.c.host == host)
+        .scalar_subquery()
+    )
+
 
 _COLUMNS = [_aggregates.c[name] for name in AggregateRow.__struct_fields__ if name != "hosts"]
 
@@ -122,11 +134,14 @@ def update(session: Session, aggregate: int, values: dict[str, Any]) -> None:
     session.execute(
         sa.update(_aggregates).where(_aggregates.c.id == aggregate).values(**values, updated_at=epoch())
     )
+    if "availability_zone" in values:
+        hosts.touch(session, hosts_of(session, aggregate))
 
 
 def add_host(session: Session, aggregate: int, host: str) -> None:
     """Put a host into it. The database refuses one that is there already (DBDuplicateEntry)."""
     session.execute(sa.insert(AggregateHost).values(aggregate_id=aggregate, host=host))
+    hosts.touch(session, [host])
 
 
 def remove_host(session: Session, aggregate: int, host: str) -> bool:
@@ -134,6 +149,7 @@ def remove_host(session: Session, aggregate: int, host: str) -> bool:
     gone = session.execute(
         sa.delete(AggregateHost).where(AggregateHost.aggregate_id == aggregate, AggregateHost.host == host)
     )
+    hosts.touch(session, [host])
     return bool(gone.rowcount)  # type: ignore[attr-defined]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.orm import Session
@@ -12,7 +14,7 @@ from pinfold.model import numa
 from pinfold.model.host import ClaimView, NodeReport, NodeView
 
 COMPUTE = "pinfold-compute"
-_services = Base.metadata.tables["services"]
+_nodes, _services = (Base.metadata.tables[name] for name in ("nodes", "services"))
 
 
 def is_up(service_down: float | sa.BindParameter[float]) -> sa.ColumnElement[bool]:
@@ -118,6 +120,11 @@ def save_node(session: Session, host: str, report: NodeReport, *, new_id: str) -
         session.refresh(node)
     session.flush()
     return node
+
+
+def touch(session: Session, hosts: Sequence[str]) -> None:
+    """Something about these hosts has changed that is not in the rows of their nodes: news for the schedulers."""
+    session.execute(sa.update(_nodes).where(_nodes.c.host.in_(hosts)).values(changed_at=epoch()))
 
 
 def claim_view(claim: Claim) -> ClaimView:

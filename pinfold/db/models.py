@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from pinfold.db.types import Json, LongText, Record, Seconds
+from pinfold.db.types import Json, LongText, Record, Seconds, epoch
 from pinfold.model.host import NodeReport
 from pinfold.model.numa import Placement
 from pinfold.model.request import Demand
@@ -235,7 +235,8 @@ class Service(Base):
 
 class Node(Base):
     """A node of a host. Each change of its claims raises ``generation`` in the same transaction; ``taken_at`` is the
-    generation at which more was taken of it last, or it was reported otherwise."""
+    generation at which more was taken of it last, or it was reported otherwise. ``updated_at`` is the time of its
+    report, ``changed_at`` that of any news for schedulers."""
 
     __tablename__ = "nodes"
 
@@ -248,6 +249,7 @@ class Node(Base):
     report: Mapped[NodeReport] = mapped_column(Record(NodeReport))
     created_at: Mapped[float] = mapped_column(Seconds)
     updated_at: Mapped[float] = mapped_column(Seconds)
+    changed_at: Mapped[float] = mapped_column(Seconds, insert_default=epoch(), onupdate=epoch(), index=True)
 
 
 class Claim(Base):

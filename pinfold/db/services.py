@@ -76,6 +76,7 @@ def update(session: Session, service: Service, values: dict[str, Any]) -> None:
             code="evacuation-open",
         )
     session.execute(sa.update(Service).where(Service.id == service.id).values(**values))
+    hosts.touch(session, [service.host])
 
 
 def _is_evacuated(session: Session, host: str) -> bool:

@@ -127,26 +127,27 @@ def release(report: NodeReport, usage: NodeUsage, claim: ClaimView) -> NodeUsage
     )
 
 
-def _free(report: NodeReport, usage: NodeUsage) -> dict[str, int]:
-    return {
-        "memory_mb": int(report.memory_mb * report.memory_ratio) - usage.memory_mb,
-        "disk_gb": int(report.disk_gb * report.disk_ratio) - usage.disk_gb,
-        "shared_vcpus": int(report.shared_cpus * report.cpu_ratio) - usage.shared_vcpus,
-    }
-
-
-def _asked(demand: Demand) -> dict[str, int]:
-    return {
-        "memory_mb": demand.memory_mb,
-        "disk_gb": demand.disk_gb,
-        "shared_vcpus": demand.shared_vcpus,
-    }
+def _short(report: NodeReport, usage: NodeUsage, demand: Demand) -> list[Refusal]:
+    """What the node has too little of as a whole; of what is not asked for, nothing is too little."""
+    short = []
+    if demand.memory_mb:
+        free = int(report.memory_mb * report.memory_ratio) - usage.memory_mb
+        if demand.memory_mb > free:
+            short.append(Refusal(None, "memory_mb", demand.memory_mb, max(0, free)))
+    if demand.disk_gb:
+        free = int(report.disk_gb * report.disk_ratio) - usage.disk_gb
+        if demand.disk_gb > free:
+            short.append(Refusal(None, "disk_gb", demand.disk_gb, max(0, free)))
+    if demand.shared_vcpus:
+        free = int(report.shared_cpus * report.cpu_ratio) - usage.shared_vcpus
+        if demand.shared_vcpus > free:
+            short.append(Refusal(None, "shared_vcpus", demand.shared_vcpus, max(0, free)))
+    return short
 
 
 def place(report: NodeReport, usage: NodeUsage, demand: Demand) -> Place | None:
     """Where ``demand`` fits on the node, or None."""
-    free = _free(report, usage)
-    if any(amount > free[what] for what, amount in _asked(demand).items() if amount):
+    if _short(report, usage, demand):
         return None
     if demand.numa is None:
         return Place()
@@ -156,14 +157,7 @@ def place(report: NodeReport, usage: NodeUsage, demand: Demand) -> Place | None:
 
 def explain(report: NodeReport, usage: NodeUsage, demand: Demand) -> tuple[Refusal, ...]:
     """Why ``demand`` does not fit: the totals first, then each cell; empty when it fits."""
-    if place(report, usage, demand) is not None:
-        return ()
-    free = _free(report, usage)
-    totals = tuple(
-        Refusal(None, what, amount, max(0, free[what]))
-        for what, amount in _asked(demand).items()
-        if amount > free[what]
-    )
+    totals = tuple(_short(report, usage, demand))
     if demand.numa is None:
         return totals
     return totals + numa.explain(report.topology, usage.cells, demand.numa, report.limits)

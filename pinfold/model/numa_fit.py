@@ -82,6 +82,8 @@ def explain(
         return (Refusal(None, "cells", len(cells), len(topology.cells)),)
     views = view_of(topology, usage).cells
     reserve = 1 if guest.emulator_policy == "isolate" else 0
+    if len(cells) == 1:
+        return _explain_one(views, guest, reserve, limits)
     rows = _rows(views, guest, reserve, limits)
     together = numa_match.largest(rows)
     if together == len(cells):
@@ -93,9 +95,20 @@ def explain(
             if short:
                 key = (view.host.id, *short)
                 reasons.setdefault(key, Refusal(view.host.id, *short, guest_cell=cell.id))
-    if len(cells) > 1:
-        reasons[None, "cells-at-once", 0, 0] = Refusal(None, "cells-at-once", len(cells), together)
+    reasons[None, "cells-at-once", 0, 0] = Refusal(None, "cells-at-once", len(cells), together)
     return tuple(reasons.values())
+
+
+def _explain_one(
+    views: list[CellView], guest: GuestTopology, reserve: int, limits: Limits | None
+) -> tuple[Refusal, ...]:
+    cell, reasons = guest.cells[0], []
+    for view in views:
+        short = _shortfall(view, cell, guest, reserve, limits)
+        if short is None:
+            return ()
+        reasons.append(Refusal(view.host.id, *short, guest_cell=cell.id))
+    return tuple(reasons)
 
 
 def _rows(views: list[CellView], guest: GuestTopology, reserve: int, limits: Limits | None) -> list[int]:

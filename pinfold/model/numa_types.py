@@ -119,7 +119,7 @@ class Limits(msgspec.Struct, frozen=True):
     memory_ratio: float = 1.0
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Why a host cell does not take the guest: which ``constraint``, how much was ``asked`` and is ``free``.
 
     ``cell`` is None where the reason is the host as a whole; ``guest_cell`` is the guest cell that was

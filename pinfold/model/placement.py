@@ -1,9 +1,7 @@
-"""Which node: rank those that fit, and say in one sentence why none does."""
+"""A node that a server may go to, what keeps it from there, and the sentence that says why none is left."""
 
 from __future__ import annotations
 
-import heapq
-import random
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -81,7 +79,7 @@ class Wish(msgspec.Struct, frozen=True):
     leaves: frozenset[str] = frozenset()
 
 
-class HostRefusal(msgspec.Struct, frozen=True):
+class HostRefusal(msgspec.Struct, frozen=True, gc=False):
     """Why a node was refused; ``reasons`` per cell."""
 
     host: str
@@ -89,13 +87,8 @@ class HostRefusal(msgspec.Struct, frozen=True):
     reasons: tuple[Refusal, ...]
 
 
-class Choice(msgspec.Struct, frozen=True):
-    """Names of the nodes that fit, best first."""
-
-    nodes: tuple[str, ...]
-
-
-def _barred(candidate: Candidate, wish: Wish) -> str | None:
+def barred(candidate: Candidate, wish: Wish) -> str | None:
+    """What keeps the node from being considered at all, if anything."""
     if candidate.state is not None:
         return candidate.state
     if (wish.host or candidate.host) != candidate.host or (wish.node or candidate.node) != candidate.node:
@@ -113,53 +106,13 @@ def _barred(candidate: Candidate, wish: Wish) -> str | None:
     return wish.group.barred(candidate.host) if wish.group else None
 
 
-def choose(
-    candidates: Iterable[Candidate], demand: Demand, wish: Wish, rng: random.Random, most: int
-) -> Choice:
-    """At most ``most`` nodes that ``demand`` fits: spread by free dedicated CPUs, then by free memory.
-
-    What a soft policy of the server's group would rather have comes before that. Equals are shuffled, so that
-    schedulers that decide at once do not all choose one node. To say whether one fits takes long and to rank it does
-    not: so they are ranked first, and looked at in that order.
-    """
-    shuffled = random.Random(rng.getrandbits(64)).random
-    ranked = [
-        (_weight(candidate, demand, wish), shuffled(), candidate.node, candidate)
-        for candidate in candidates
-        if _barred(candidate, wish) is None
-    ]
-    heapq.heapify(ranked)
-    nodes: list[str] = []
-    while ranked and len(nodes) < most:
-        *_, node, candidate = heapq.heappop(ranked)
-        if hosts.place(candidate.report, candidate.usage, demand) is not None:
-            nodes.append(node)
-    return Choice(tuple(nodes))
-
-
-def _weight(candidate: Candidate, demand: Demand, wish: Wish) -> tuple[float, float, float]:
-    report, usage = candidate.report, candidate.usage
-    dedicated = sum(len(cell.dedicated) for cell in report.topology.cells)
-    pinned = sum(len(cell.pinned) for cell in usage.cells)
-    free_memory = report.memory_mb * report.memory_ratio - usage.memory_mb
-    free_cpus = (
-        dedicated - pinned
-        if demand.numa is not None
-        else report.shared_cpus * report.cpu_ratio - usage.shared_vcpus
-    )
-    grouped = wish.group.weight(candidate.host) if wish.group else 0
-    return grouped, -free_cpus, -free_memory
-
-
 def explain(candidates: Iterable[Candidate], demand: Demand, wish: Wish) -> tuple[HostRefusal, ...]:
     """Why each node was refused, per cell; nodes that fit are left out."""
     found = []
     for candidate in candidates:
-        barred = _barred(candidate, wish)
+        bar = barred(candidate, wish)
         reasons = (
-            (Refusal(None, barred, 0, 0),)
-            if barred
-            else hosts.explain(candidate.report, candidate.usage, demand)
+            (Refusal(None, bar, 0, 0),) if bar else hosts.explain(candidate.report, candidate.usage, demand)
         )
         if reasons:
             found.append(HostRefusal(candidate.host, candidate.node, reasons))

@@ -9,6 +9,7 @@ import pytest
 from pinfold.model import groups, placement
 from pinfold.model.groups import GroupRule
 from pinfold.model.placement import Candidate, Wish
+from pinfold.model.ranking import Ranking
 from tests.model.test_placement import asks, candidate
 
 
@@ -20,8 +21,13 @@ def hosts(*names: str, zone: str = "nova") -> list[Candidate]:
     ]
 
 
+def in_order(wish: Wish, *candidates: Candidate) -> list[str]:
+    found = Ranking(candidates).choose(asks(1), wish, random.Random(1), 9)
+    return [candidate.node for candidate in found]
+
+
 def chosen(wish: Wish, *candidates: Candidate) -> set[str]:
-    return set(placement.choose(candidates or hosts("a", "b", "c"), asks(1), wish, random.Random(1), 9).nodes)
+    return set(in_order(wish, *(candidates or hosts("a", "b", "c"))))
 
 
 def grouped(policy: str, most: int = 1, **members: int) -> Wish:
@@ -45,16 +51,14 @@ def test_affinity_stays_with_its_members_and_the_first_goes_anywhere() -> None:
 @pytest.mark.parametrize(("policy", "first"), [("soft-affinity", "b"), ("soft-anti-affinity", "a")])
 def test_soft_policies_prefer_and_never_refuse(policy: str, first: str) -> None:
     wish = grouped(policy, b=2, c=1)
-    order = placement.choose(hosts("a", "b", "c"), asks(1), wish, random.Random(1), 9).nodes
+    order = in_order(wish, *hosts("a", "b", "c"))
     assert (order[0], set(order)) == (first, {"a", "b", "c"})
 
 
 def test_a_soft_policy_comes_before_the_spread() -> None:
     """The host with its group is the fuller one, and still comes first."""
-    order = placement.choose(
-        [*hosts("empty"), *hosts("small")], asks(1), grouped("soft-affinity", small=1), random.Random(1), 9
-    )
-    assert order.nodes[0] == "small"
+    order = in_order(grouped("soft-affinity", small=1), *hosts("empty"), *hosts("small"))
+    assert order[0] == "small"
 
 
 def test_a_pinned_zone_is_the_only_one() -> None:

@@ -11,6 +11,7 @@ from pinfold.model import errors, host, placement
 from pinfold.model.host import ClaimView, NodeReport, NodeUsage
 from pinfold.model.numa import HostCell, HostTopology
 from pinfold.model.placement import Candidate, Wish
+from pinfold.model.ranking import Ranking
 from pinfold.model.request import Demand, demand_for
 
 ANY = Wish()
@@ -43,7 +44,8 @@ def claim_on(report: NodeReport, usage: NodeUsage, demand: Demand, name: str = "
 
 
 def choose(*candidates: Candidate, demand: Demand, wish: Wish = ANY, most: int = 3) -> tuple[str, ...]:
-    return placement.choose(candidates, demand, wish, random.Random(1), most).nodes
+    chosen = Ranking(candidates).choose(demand, wish, random.Random(1), most)
+    return tuple(candidate.node for candidate in chosen)
 
 
 def test_the_emptier_node_comes_first() -> None:
@@ -68,8 +70,29 @@ def test_no_more_alternates_than_asked_for() -> None:
 
 def test_equals_are_not_always_taken_in_one_order() -> None:
     nodes = [candidate(str(number)) for number in range(5)]
-    firsts = {placement.choose(nodes, asks(1), ANY, random.Random(seed), 1).nodes for seed in range(50)}
+    ranking = Ranking(nodes)
+    firsts = {ranking.choose(asks(1), ANY, random.Random(seed), 1)[0].node for seed in range(50)}
     assert len(firsts) == 5
+
+
+def test_a_little_more_free_memory_does_not_make_one_node_the_choice_of_all() -> None:
+    nodes = [candidate(str(number)) for number in range(5)]
+    used = claim_on(nodes[0].report, nodes[0].usage, asks(1, memory_mb=600, pinned=False))
+    ranking = Ranking([*nodes[1:], candidate("used", used)])
+    seeds = [random.Random(seed) for seed in range(50)]
+    assert "used" in {ranking.choose(asks(1, memory_mb=601), ANY, seed, 1)[0].node for seed in seeds}
+    assert "used" not in {ranking.choose(asks(1, memory_mb=600), ANY, seed, 1)[0].node for seed in seeds}
+
+
+def test_a_node_is_ranked_by_what_it_is_now() -> None:
+    nodes = [candidate(str(number)) for number in range(5)]
+    ranking = Ranking(nodes)
+    for node in nodes[1:]:
+        ranking.put(candidate(node.node, claim_on(node.report, node.usage, asks(1))))
+    assert ranking.choose(asks(1), ANY, random.Random(1), 1) == [nodes[0]]
+    ranking.drop("0")
+    assert len(ranking.choose(asks(7), ANY, random.Random(1), 9)) == len(ranking) == 4
+    assert ranking.choose(asks(8), ANY, random.Random(1), 9) == []
 
 
 def test_the_sentence_counts_hosts_by_what_they_lack() -> None:

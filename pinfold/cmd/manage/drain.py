@@ -25,6 +25,7 @@ from pinfold.model import errors, placement, states
 from pinfold.model import host as model_host
 from pinfold.model.host import ClaimView
 from pinfold.model.placement import Candidate
+from pinfold.model.ranking import Ranking
 from pinfold.model.request import Demand
 from pinfold.model.work import Bell, Times
 from pinfold.runtime import Runtime
@@ -206,24 +207,24 @@ class Drain:
         scheduler = Scheduler(self._runtime, self._times.service_down, default_zone)
 
         def read(session: Session) -> list[Task]:
-            free = {candidate.node: candidate for candidate in scheduler.candidates(session)}
+            free = scheduler.ranking(session)
             return [self._planned(session, task, free) for task in self._tasks(session)]
 
         return self._book.read(read)
 
-    def _planned(self, session: Session, task: Task, free: dict[str, Candidate]) -> Task:
+    def _planned(self, session: Session, task: Task, free: Ranking) -> Task:
         """Where it would go; from then on that place is taken in ``free``."""
         instance = session.get(Instance, task.server)
         if task.move not in _MOVES or instance is None:
             return task
         asked = Operation(kind=task.move, arguments={})
         wish = wish_for(session, asked, instance)
-        choice = placement.choose(free.values(), instance.demand, wish, self._runtime.random(), 1)
-        if not choice.nodes:
-            why = placement.sentence(placement.explain(free.values(), instance.demand, wish))
+        chosen = free.choose(instance.demand, wish, self._runtime.random(), 1)
+        if not chosen:
+            why = placement.sentence(placement.explain(free, instance.demand, wish))
             return msgspec.structs.replace(task, why=f"could not be moved: {why}")
-        there = free[choice.nodes[0]]
-        free[there.node] = _with(there, task.server, instance.demand)
+        (there,) = chosen
+        free.put(_with(there, task.server, instance.demand))
         return msgspec.structs.replace(task, target=there.node, target_host=there.host)
 
     def _tasks(self, session: Session) -> list[Task]:
