@@ -2,7 +2,8 @@
 
     python -m benchmarks.scheduler --nodes 100 1000 10000
 
-Each node has two cells of 32 cores with two threads, and up to 30 servers of two pinned CPUs.
+Each node has two cells of 32 cores with two threads, and a past of its own: up to 30 servers of one to four pinned
+CPUs have come, and some of them have gone. ``benchmarks.growth`` has the database too.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import time
 from collections.abc import Callable
 
 from pinfold.model import host, placement
-from pinfold.model.host import ClaimView, NodeReport, NodeUsage
+from pinfold.model.host import ClaimView, NodeReport
 from pinfold.model.numa import HostCell, HostTopology
 from pinfold.model.placement import Candidate, Wish
+from pinfold.model.ranking import Ranking
 from pinfold.model.request import Demand, demand_for
 
 _CORES, _CELL_MB, _MOST_SERVERS = 32, 131072, 30
@@ -37,23 +39,20 @@ def _demand(vcpus: int) -> Demand:
     return demand_for(vcpus=vcpus, memory_mb=1024, disk_gb=1, extra_specs=pinned, image_properties={})
 
 
-def _usages(report: NodeReport) -> list[NodeUsage]:
-    """The node with 0, 1, 2 ... servers."""
-    usages = [host.usage_of(report, ())]
-    for number in range(_MOST_SERVERS):
-        place = host.place(report, usages[-1], _demand(2))
+def _candidate(number: int, past: random.Random) -> Candidate:
+    """A node with servers, no two of which are alike in what is left of them."""
+    report = _report(f"node-{number}")
+    usage, claims = host.usage_of(report, ()), list[ClaimView]()
+    for server in range(past.randrange(_MOST_SERVERS)):
+        vcpus = past.randint(1, 4)
+        place = host.place(report, usage, _demand(vcpus))
         assert place is not None
-        claim = ClaimView(str(number), str(number), "current", 1024, 1, 0, place.placement)
-        usages.append(host.add(report, usages[-1], claim))
-    return usages
-
-
-def _candidates(count: int) -> list[Candidate]:
-    usages = _usages(_report("node"))
-    return [
-        Candidate(f"node-{number}", f"host-{number}", _report(f"node-{number}"), usages[number % len(usages)])
-        for number in range(count)
-    ]
+        memory_mb = 512 * past.randint(1, 8)
+        claims.append(ClaimView(str(server), str(server), "current", memory_mb, 1, 0, place.placement))
+        usage = host.add(report, usage, claims[-1])
+        if past.random() < 0.3:
+            usage = host.release(report, usage, claims.pop(past.randrange(len(claims))))
+    return Candidate(report.name, f"host-{number}", report, usage)
 
 
 def _milliseconds(call: Callable[[], object], times: int) -> float:
@@ -74,15 +73,25 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 10000])
     parser.add_argument("--times", type=int, default=3, help="the best of so many is printed (3)")
     arguments = parser.parse_args()
-    chance = random.SystemRandom()
+    past, chance = random.Random(1), random.SystemRandom()
+    every = [_candidate(number, past) for number in range(max(arguments.nodes))]
     first: dict[str, float] = {}
     for count in arguments.nodes:
-        candidates = _candidates(count)
+        candidates = every[:count]
+        ranking = Ranking(candidates)
+        changed = [_candidate(number, past) for number in range(min(20, count))]
         fits, too_large = _demand(2), _demand(2 * _CORES)
+
+        def hear() -> None:
+            for candidate in changed:  # noqa: B023
+                ranking.put(candidate)  # noqa: B023
+
         measured = {
-            "choose": lambda: placement.choose(candidates, fits, Wish(), chance, 3),  # noqa: B023
-            "choose, none fits": lambda: placement.choose(candidates, too_large, Wish(), chance, 3),  # noqa: B023
-            "explain": lambda: placement.explain(candidates, too_large, Wish()),  # noqa: B023
+            "the picture, first": lambda: Ranking(candidates),  # noqa: B023
+            "news of 20 nodes": hear,
+            "choose": lambda: ranking.choose(fits, Wish(), chance, 3),  # noqa: B023
+            "choose, none fits": lambda: ranking.choose(too_large, Wish(), chance, 3),  # noqa: B023
+            "explain": lambda: placement.explain(ranking, too_large, Wish()),  # noqa: B023
         }
         for what, call in measured.items():
             taken = _milliseconds(call, arguments.times)

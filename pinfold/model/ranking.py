@@ -18,7 +18,10 @@ _Rank = tuple[float, float, str]
 
 
 class _Ranked(msgspec.Struct, frozen=True, gc=False):
+    """``largest``: the most free dedicated CPUs in one cell."""
+
     candidate: Candidate
+    largest: int
     pinned: _Rank
     floating: _Rank
 
@@ -104,12 +107,11 @@ class Ranking:
         return (self._nodes[name].candidate for *_, name in order)
 
     def _all(self, demand: Demand, rng: random.Random) -> Iterator[Candidate]:
-        """All nodes with as many free CPUs as are asked for, if not in one cell; each run of equals from anywhere
-        in it, and then around."""
+        """All nodes but those that have too few free CPUs for sure; each run of equals from anywhere in it, and then
+        around."""
         order = self._floating if demand.numa is None else self._pinned
-        asked = demand.shared_vcpus
-        if demand.numa is not None:
-            asked = sum(len(cell.dedicated) for cell in demand.numa.cells)
+        cells = [len(cell.dedicated) for cell in demand.numa.cells] if demand.numa else [0]
+        asked, in_one = sum(cells) if demand.numa else demand.shared_vcpus, max(cells)
         at = 0
         while at < len(order):
             cpus, memory, _ = order[at]
@@ -118,16 +120,22 @@ class Ranking:
             end = bisect_left(order, (cpus, memory + max(1, demand.memory_mb), ""))
             start = rng.randrange(at, end)
             for index in chain(range(start, end), range(at, start)):
-                yield self._nodes[order[index][2]].candidate
+                ranked = self._nodes[order[index][2]]
+                if ranked.largest >= in_one:
+                    yield ranked.candidate
             at = end
 
 
 def _ranked(candidate: Candidate) -> _Ranked:
     report, usage = candidate.report, candidate.usage
-    dedicated = sum(len(cell.dedicated) for cell in report.topology.cells)
-    pinned = sum(len(cell.pinned) for cell in usage.cells)
+    dedicated = {cell.id: len(cell.dedicated) for cell in report.topology.cells}
+    pinned = {cell.cell: len(cell.pinned) for cell in usage.cells}
+    free = [count - pinned.get(cell, 0) for cell, count in dedicated.items()]
     memory = usage.memory_mb - report.memory_mb * report.memory_ratio
     floating = usage.shared_vcpus - report.shared_cpus * report.cpu_ratio
     return _Ranked(
-        candidate, (pinned - dedicated, memory, candidate.node), (floating, memory, candidate.node)
+        candidate,
+        max(free, default=0),
+        (-sum(free), memory, candidate.node),
+        (floating, memory, candidate.node),
     )
