@@ -27,6 +27,8 @@ from pinfold.rpcapi.context import Context, stand_in_logs, standing
 from pinfold.rpcapi.messages import Abort, Echo, Heartbeat
 
 LOG = log.getLogger(__name__)
+# The operation names so many of the hosts that refused; its sentence counts all.
+_NAMED = 500
 
 
 _OPEN = (
@@ -153,7 +155,9 @@ class Runner:
         operations.enter(deed.operation, "schedule", None, deed.at)
         if not proposal.places:
             LOG.info("Operation %s (%s): no node has a place", operation_id, deed.operation.kind)
-            deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in proposal.refusals]
+            deed.operation.refusals = [
+                msgspec.to_builtins(refusal) for refusal in proposal.refusals[:_NAMED]
+            ]
             last = f" The last error was: {deed.operation.error}" if deed.operation.error else ""
             deed.close(states.FAILED, Fault(placement.sentence(proposal.refusals) + last))
             return Bell()
