@@ -155,9 +155,7 @@ class Runner:
         operations.enter(deed.operation, "schedule", None, deed.at)
         if not proposal.places:
             LOG.info("Operation %s (%s): no node has a place", operation_id, deed.operation.kind)
-            deed.operation.refusals = [
-                msgspec.to_builtins(refusal) for refusal in proposal.refusals[:_NAMED]
-            ]
+            deed.operation.refusals = [msgspec.to_builtins(refusal) for refusal in proposal.refusals[:_NAMED]]
             last = f" The last error was: {deed.operation.error}" if deed.operation.error else ""
             deed.close(states.FAILED, Fault(placement.sentence(proposal.refusals) + last))
             return Bell()
