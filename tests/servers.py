@@ -22,6 +22,7 @@ from devstack.databases import Database as Kind
 from devstack.layout import Layout, Process, StackError
 from devstack.progress import wait_for
 from pinfold.rpcapi.permissions import Permissions, definitions
+from tests.books import empty
 
 
 class Guard:
@@ -148,6 +149,7 @@ class Database:
 
     def __init__(self, root: Path, kind: Kind) -> None:
         self._kind = kind
+        self._kept: str | None = None
         # in memory where there is such a place: its data need not outlive it
         shelf = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path("/var/lib")
         self._layout = Layout(root, shelf / "pinfold-tests")
@@ -165,6 +167,13 @@ class Database:
         else:
             mariadb.execute(self._record, f"CREATE DATABASE {name}")
         return self._kind.url(self._record).rpartition("/")[0] + f"/{name}"
+
+    def emptied(self) -> str:
+        """The URL of a database that is the same each time, with no row in it: for one test at a time."""
+        if self._kept is None:
+            self._kept = self.create()
+        empty(self._kept)
+        return self._kept
 
     def stop(self) -> None:
         """End it and remove its data."""

@@ -21,7 +21,7 @@ def url(database: str, request: pytest.FixtureRequest, tmp_path: pathlib.Path) -
     """Where the book is."""
     if database == "sqlite":
         return sqlite_url(tmp_path)
-    url: str = request.getfixturevalue(database).create()
+    url: str = request.getfixturevalue(database).emptied()
     return url
 
 

@@ -26,9 +26,20 @@ from pinfold.runtime import RealRuntime
 from tests.books import new_book, sqlite_url
 from tests.conductor.box import two_cells
 
+KINDS = ["sqlite", "postgresql", "mariadb"]
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+
+@pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path)
+    url: str = request.getfixturevalue(request.param).emptied()
+    return url
+
+
+@pytest.fixture(params=KINDS)
+def url_of_nothing(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    """A database without tables."""
     if request.param == "sqlite":
         return sqlite_url(tmp_path)
     url: str = request.getfixturevalue(request.param).create()
@@ -211,8 +222,8 @@ def test_migrations_are_named_by_their_versions_in_order() -> None:
     assert schema.versions() == known[::-1]
 
 
-def test_a_schema_of_another_version_is_refused_with_the_command_to_run(url: str) -> None:
-    engine = make_engine(url)
+def test_a_schema_of_another_version_is_refused_with_the_command_to_run(url_of_nothing: str) -> None:
+    engine = make_engine(url_of_nothing)
     with pytest.raises(errors.ConfigurationError, match="pinfold-manage --config-file FILE db upgrade"):
         schema.require(engine)
     schema.upgrade(engine)

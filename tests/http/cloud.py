@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pathlib
+import sqlite3
 import sys
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -29,6 +30,7 @@ from pinfold.runtime import RealRuntime
 from tests.conductor.box import Box
 
 Json = dict[str, Any]
+Rows = dict[str, list[tuple[Any, ...]]]
 ADMIN, DEMO, OTHER = "admin:admin", "ann:demo:member", "bob:other:member"
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDdowKIPC6IoIHnOuWPj5LWgZUSRO+qLrej0+Dlw5abS"
 ROOMY = {**quotas.DEFAULTS, "instances": 1000, "cores": 4000, "ram": 4000000}
@@ -129,9 +131,22 @@ class Cloud:
             settings=Settings(**{"quotas": ROOMY, **settings}),
         )
         self.app = make_app(self.deps, self.conf)
+        self._rows: tuple[int, Rows] | None = None
+        self._changes: sqlite3.Connection | None = None
+        if book.engine.dialect.name == "sqlite":
+            self._changes = sqlite3.connect(
+                book.engine.url.database or "", isolation_level=None, check_same_thread=False
+            )
         self.admin = self.client(ADMIN)
         self.demo = self.client(DEMO)
         self.other = self.client(OTHER)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        if self._changes is not None:
+            self._changes.close()
+        self.transport.close()
+        self.book.engine.dispose()
 
     def client(self, token: str | None, version: str = "2.100") -> httpx.Client:
         """Somebody who speaks to it."""
@@ -263,10 +278,17 @@ class Cloud:
 
     # --- looking ---------------------------------------------------------------------------------
 
-    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
-        """All rows of all tables."""
+    def everything(self) -> Rows:
+        """All rows of all tables; where it can be told, read anew only when somebody has written."""
+        if self._changes is None:
+            return self._read_everything()
+        (now,) = self._changes.execute("PRAGMA data_version").fetchone()
+        if self._rows is None or self._rows[0] != now:
+            self._rows = now, self._read_everything()
+        return self._rows[1]
 
-        def read(session: Any) -> dict[str, list[tuple[Any, ...]]]:
+    def _read_everything(self) -> Rows:
+        def read(session: Any) -> Rows:
             return {
                 name: sorted(map(tuple, session.execute(sa.select(table))), key=repr)
                 for name, table in Base.metadata.tables.items()

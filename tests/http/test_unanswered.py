@@ -51,8 +51,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Stock:
     new_book(sqlite_url(folder)).engine.dispose()
     cloud = Cloud(sqlite_url(folder), book_in(folder), folder).stock()
     cloud.flavor("p4", 4)
-    cloud.transport.close()
-    cloud.book.engine.dispose()
+    cloud.close()
     return folder, cloud.tiny
 
 
@@ -70,8 +69,7 @@ def make_one(tmp_path: pathlib.Path, stock: Stock) -> Iterator[MakeOne]:
 
     yield make
     for cloud in made:
-        cloud.transport.close()
-        cloud.book.engine.dispose()
+        cloud.close()
 
 
 # --- what is asked for, at 2.90 by an admin: made ready, then the method, the URL and the body -------------------

@@ -24,12 +24,10 @@ from hypothesis.stateful import (
 )
 
 from pinfold.db.models import Outbox
-from pinfold.db.session import Book, make_engine
 from pinfold.model.work import Times
 from pinfold.rpcapi import wire
-from pinfold.runtime import RealRuntime
 from pinfold.virt.driver import DriverError
-from tests.books import sqlite_url
+from tests.books import new_book, sqlite_url
 from tests.compute.world import Killed
 from tests.moves.api import Api
 from tests.moves.invariants import check
@@ -55,19 +53,18 @@ BLOWS = ("fails", "is lost", "dies", "is deleted", "is aborted", "comes twice")
 
 
 class Machine(RuleBasedStateMachine):
-    """``empty_book`` is set by the test."""
+    """Random steps, each with a look at the whole afterwards."""
 
-    empty_book: Path
     breach = ""
 
     @initialize(offload=st.sampled_from([0, -1]), keep=st.sampled_from([0, 600]), same_host=st.booleans())
     def start(self, offload: int, keep: int, same_host: bool) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pinfold-machine-"))
-        shutil.copy(self.empty_book, self.folder)
-        self.engine = make_engine(sqlite_url(self.folder))
+        book = new_book(sqlite_url(self.folder))
+        self.engine = book.engine
         self.town = Town(
             self.folder,
-            Book(self.engine, RealRuntime()),
+            book,
             HOSTS,
             times=Times(keep_deleted=keep),
             shelved_offload_time=offload,
@@ -266,8 +263,7 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-def test_no_breach_in_many_random_steps(empty_book: Path) -> None:
-    Machine.empty_book = empty_book
+def test_no_breach_in_many_random_steps() -> None:
     try:
         run_state_machine_as_test(Machine, settings=_SETTINGS)
     except Exception as error:
