@@ -13,7 +13,7 @@ from pinfold.conductor.scheduler import Proposal, Scheduler
 from pinfold.conductor.settings import Settings
 from pinfold.conductor.wishes import wish_for
 from pinfold.db import claims as book_claims
-from pinfold.db import operations
+from pinfold.db import operations, quick
 from pinfold.db.models import Instance, Operation
 from pinfold.db.operations import Fault
 from pinfold.db.session import Book
@@ -119,7 +119,7 @@ class Runner:
 
     @staticmethod
     def _look(session: Session, operation_id: str) -> tuple[Operation, Instance] | None:
-        row = session.execute(_OPEN, {"id": operation_id}).first()
+        row = quick.first(session, _OPEN, id=operation_id)
         if row is None or not states.KINDS[row[0].kind].places:
             return None
         return row[0], row[1]

@@ -215,7 +215,6 @@ class Workers:
             sa.select(Claim, Node)
             .join(Node, Node.id == Claim.node_id)
             .where(Claim.id == record.claim, Node.name == record.node, Node.host == record.host)
-            .options(orm.defer(Node.report))
             .with_for_update(of=Node)
         ).first()
         if row is None or row[0].role != book_claims.LEFTOVER:

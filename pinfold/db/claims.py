@@ -8,11 +8,12 @@ still holds when others have only given back since.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import sqlalchemy as sa
-from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
+from pinfold.db import quick
 from pinfold.db.models import Base, Claim, Node, Pin
 from pinfold.db.types import epoch
 from pinfold.model import errors, numa
@@ -28,12 +29,16 @@ _OF_INSTANCE = (
     .join(Node, Node.id == Claim.node_id)
     .where(Claim.instance_id == sa.bindparam("instance", type_=sa.String()))
     .order_by(Node.id)
-    .options(orm.defer(Node.report))
     .with_for_update(of=Node)
 )
 _claims = Base.metadata.tables["claims"]
-_INSERT = sa.insert(_claims).values(created_at=epoch())
-_INSERT_PINS = sa.insert(Base.metadata.tables["pins"])
+_pins = Base.metadata.tables["pins"]
+# Made now by the database's clock, but later than all others of its instance.
+_NEWEST: sa.BindParameter[float] = sa.bindparam("newest", type_=sa.Double())
+_INSERT = sa.insert(_claims).values(
+    {column.name: sa.bindparam(column.name, type_=column.type) for column in _claims.c}
+    | {"created_at": sa.case((epoch() > _NEWEST, epoch()), else_=_NEWEST + 0.001)}
+)
 _DELETE = sa.delete(_claims).where(_claims.c.id == sa.bindparam("claim", type_=sa.String()))
 
 
@@ -45,19 +50,18 @@ class StaleGeneration(errors.Conflict):
 
 def of_instance(session: Session, instance_id: str) -> list[tuple[Claim, Node]]:
     """The instance's claims, leftovers included, with their nodes locked, in order of the nodes' ids."""
-    rows = session.execute(_OF_INSTANCE, {"instance": instance_id})
-    return [(claim, node) for claim, node in rows]
+    return [(claim, node) for claim, node in quick.every(session, _OF_INSTANCE, instance=instance_id)]
 
 
 def placement_of(session: Session, instance_id: str) -> Placement | None:
     """Where on its node the instance is: by its current claim, or else the incoming one."""
-    rows = session.execute(
+    found = session.execute(
         sa.select(Claim.role, Claim.placement).where(
             Claim.instance_id == instance_id, Claim.slot.in_((CURRENT, INCOMING))
         )
     )
-    found: dict[str, Placement | None] = {row[0]: row[1] for row in rows}
-    return found.get(CURRENT, found.get(INCOMING))
+    places: dict[str, Placement | None] = {row[0]: row[1] for row in found}
+    return places.get(CURRENT, places.get(INCOMING))
 
 
 def holding(claims: Sequence[tuple[Claim, Node]]) -> list[tuple[Claim, Node]]:
@@ -88,41 +92,37 @@ def take(
         raise StaleGeneration(f"Node {node.name} is past generation {generation}.")
     node.generation += 1
     node.taken_at = node.generation
-    session.execute(
-        _younger_than(others),
-        {
-            "id": view.id,
-            "instance_id": view.instance,
-            "node_id": node.id,
-            "role": view.role,
-            "slot": view.role,
-            "operation_id": view.operation,
-            "memory_mb": view.memory_mb,
-            "disk_gb": view.disk_gb,
-            "shared_vcpus": view.shared_vcpus,
-            "placement": view.placement,
-        },
+    quick.change(
+        session,
+        _INSERT,
+        id=view.id,
+        instance_id=view.instance,
+        node_id=node.id,
+        role=view.role,
+        slot=view.role,
+        operation_id=view.operation,
+        memory_mb=view.memory_mb,
+        disk_gb=view.disk_gb,
+        shared_vcpus=view.shared_vcpus,
+        placement=view.placement,
+        newest=max((claim.created_at for claim, _ in others), default=0.0),
     )
     _pin(session, node.id, view.id, view.placement)
     return node.generation
 
 
 def _pin(session: Session, node: int, claim: str, placement: Placement | None) -> None:
-    pins = [
-        {"node_id": node, "cpu": cpu, "claim_id": claim}
-        for cell in (placement.cells if placement else ())
-        for cpu in sorted(numa.held_cpus(cell))
-    ]
-    if pins:
-        session.execute(_INSERT_PINS, pins)
+    cpus = [cpu for cell in (placement.cells if placement else ()) for cpu in sorted(numa.held_cpus(cell))]
+    if cpus:
+        values = {f"cpu_{number}": cpu for number, cpu in enumerate(cpus)}
+        quick.change(session, _insert_pins(len(cpus)), node=node, claim=claim, **values)
 
 
-def _younger_than(others: Sequence[tuple[Claim, Node]]) -> sa.Insert:
-    """Made now by the database's clock, but later than all ``others``."""
-    if not others:
-        return _INSERT
-    newest = max(claim.created_at for claim, _ in others)
-    return sa.insert(_claims).values(created_at=sa.case((epoch() > newest, epoch()), else_=newest + 0.001))
+@cache
+def _insert_pins(count: int) -> sa.Insert:
+    node, claim = sa.bindparam("node", type_=sa.BigInteger()), sa.bindparam("claim", type_=sa.String())
+    cpus = [sa.bindparam(f"cpu_{number}", type_=sa.Integer()) for number in range(count)]
+    return sa.insert(_pins).values([{"node_id": node, "cpu": cpu, "claim_id": claim} for cpu in cpus])
 
 
 def free(session: Session, claim: Claim, node: Node) -> int:
@@ -132,9 +132,9 @@ def free(session: Session, claim: Claim, node: Node) -> int:
     and with that undoes the transaction, when the claim is not there any more.
     """
     node.generation += 1
-    gone = session.execute(_DELETE, {"claim": claim.id})
+    gone = quick.change(session, _DELETE, claim=claim.id)
     session.expunge(claim)
-    if gone.rowcount != 1:  # type: ignore[attr-defined]
+    if gone != 1:
         raise errors.AccountingError(f"Claim {claim.id} was freed twice.")
     return node.generation
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sqlalchemy as sa
-from sqlalchemy import orm
 from sqlalchemy.orm import Session
 
+from pinfold.db import quick
 from pinfold.db.models import Base, Claim, Node, Operation, Pin, Service
 from pinfold.db.types import epoch
 from pinfold.model import numa
@@ -25,11 +25,8 @@ def is_up(service_down: float | sa.BindParameter[float]) -> sa.ColumnElement[boo
 _IS_UP = sa.select(is_up(sa.bindparam("service_down", type_=sa.Double()))).where(
     _services.c.binary == COMPUTE, _services.c.host == sa.bindparam("host", type_=sa.String())
 )
-_NODE_BY_NAME = (
-    sa.select(Node)
-    .where(Node.name == sa.bindparam("name", type_=sa.String()))
-    .options(orm.defer(Node.report))
-)
+_NODE_BY_NAME = sa.select(Node).where(Node.name == sa.bindparam("name", type_=sa.String()))
+_LOCKED_NODE = _NODE_BY_NAME.with_for_update()
 
 
 def host_is_up(session: Session, host: str, service_down: float) -> bool:
@@ -40,7 +37,7 @@ def host_is_up(session: Session, host: str, service_down: float) -> bool:
         SELECT (last_seen_at > now - :service_down AND NOT forced_down) FROM services
         WHERE binary = 'pinfold-compute' AND host = :host
     """
-    return bool(session.scalar(_IS_UP, {"host": host, "service_down": service_down}))
+    return bool(quick.one(session, _IS_UP, host=host, service_down=service_down))
 
 
 def of_machine(session: Session, host_id: str) -> str | None:
@@ -86,7 +83,8 @@ def seen(session: Session, binary: str, host: str, incarnation: str, *, new_id: 
 
 def node_by_name(session: Session, name: str, *, lock: bool = False) -> Node | None:
     """The node, locked for this transaction if asked for. Its report is read when it is looked at."""
-    return session.scalar(_NODE_BY_NAME.with_for_update() if lock else _NODE_BY_NAME, {"name": name})
+    node: Node | None = quick.one(session, _LOCKED_NODE if lock else _NODE_BY_NAME, name=name)
+    return node
 
 
 def save_node(session: Session, host: str, report: NodeReport, *, new_id: str) -> Node:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from pinfold.db import claims, hosts
+from pinfold.db import claims, hosts, quick
 from pinfold.db.aggregates import zones
 from pinfold.db.models import Base
 from pinfold.db.session import Book, may_be_done
@@ -171,7 +171,7 @@ def show(session: Session, server: str) -> Server | None:
         LEFT JOIN server_group_members ON server_group_members.instance_id = instances.id
         WHERE instances.id = :server AND deleted_at IS NULL
     """
-    row = session.execute(_SHOW, {"server": server}).first()
+    row = quick.first(session, _SHOW, server=server)
     return None if row is None else Server(*row)
 
 
@@ -188,7 +188,7 @@ def owned(session: Session, server: str) -> Owned | None:
     One that is deleted is there for a transaction that may have deleted it.
     """
     query = _OWNED_EVER if may_be_done(session) else _OWNED
-    row = session.execute(query, {"server": server}).first()
+    row = quick.first(session, query, server=server)
     return None if row is None else Owned(*row)
 
 

@@ -246,7 +246,8 @@ class Node(Base):
     host: Mapped[str] = mapped_column(Name, index=True)
     generation: Mapped[int] = mapped_column(sa.BigInteger, default=0)
     taken_at: Mapped[int] = mapped_column(sa.BigInteger, default=0)
-    report: Mapped[NodeReport] = mapped_column(Record(NodeReport))
+    report: Mapped[NodeReport] = mapped_column(Record(NodeReport), deferred=True)
+    """Large, so that it is read when it is looked at."""
     created_at: Mapped[float] = mapped_column(Seconds)
     updated_at: Mapped[float] = mapped_column(Seconds)
     changed_at: Mapped[float] = mapped_column(Seconds, insert_default=epoch(), onupdate=epoch(), index=True)

@@ -15,7 +15,8 @@ from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
 from pinfold.db import claims as book_claims
-from pinfold.db.models import Claim, Instance, Node, Operation, Outbox
+from pinfold.db import quick
+from pinfold.db.models import Base, Claim, Instance, Node, Operation
 from pinfold.db.session import AGAIN
 from pinfold.db.types import epoch
 from pinfold.model import errors, power, states
@@ -72,6 +73,9 @@ _WITH_INSTANCE = (
 )
 _INSTANCE = sa.select(Instance).where(Instance.id == _ID).with_for_update()
 _OPENED = sa.select(Operation).where(Operation.open_key == _ID).with_for_update()
+_POST = sa.insert(Base.metadata.tables["outbox"]).values(
+    {name: sa.bindparam(name) for name in ("kind", "subject", "tries", "due_at", "created_at")}
+)
 _OPEN_NOW = sa.select(
     sa.select(Operation.id).where(Operation.open_key == _ID).scalar_subquery().label("open"),
     epoch().label("at"),
@@ -80,7 +84,7 @@ _OPEN_NOW = sa.select(
 
 def now(session: Session) -> float:
     """The database's clock."""
-    return session.scalar(_NOW) or 0.0
+    return quick.one(session, _NOW) or 0.0
 
 
 def locked(session: Session, operation_id: str) -> tuple[Operation, float] | None:
@@ -90,7 +94,7 @@ def locked(session: Session, operation_id: str) -> tuple[Operation, float] | Non
 
         SELECT operations.*, <clock> FROM operations WHERE id = :id FOR UPDATE
     """
-    row = session.execute(_LOCKED, {"id": operation_id}).first()
+    row = quick.first(session, _LOCKED, id=operation_id)
     return None if row is None else (row[0], row[1])
 
 
@@ -102,13 +106,14 @@ def locked_with_instance(session: Session, operation_id: str) -> tuple[Operation
         SELECT operations.*, instances.*, <clock> FROM operations JOIN instances ON instances.id = instance_id
         WHERE operations.id = :id FOR UPDATE
     """
-    row = session.execute(_WITH_INSTANCE, {"id": operation_id}).first()
+    row = quick.first(session, _WITH_INSTANCE, id=operation_id)
     return None if row is None else (row[0], row[1], row[2])
 
 
 def locked_instance(session: Session, instance_id: str) -> Instance | None:
     """The instance, locked."""
-    return session.scalar(_INSTANCE, {"id": instance_id})
+    instance: Instance | None = quick.one(session, _INSTANCE, id=instance_id)
+    return instance
 
 
 def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operation | None, float]:
@@ -117,11 +122,11 @@ def lock_for_start(session: Session, instance_id: str) -> tuple[Instance, Operat
     Raises errors.NotFound for an instance that is not there or deleted; asks for the transaction to be run again
     when another operation was opened between the two locks.
     """
-    opened = session.scalar(_OPENED, {"id": instance_id})
+    opened: Operation | None = quick.one(session, _OPENED, id=instance_id)
     instance = locked_instance(session, instance_id)
     if instance is None or instance.deleted_at is not None:
         raise errors.NotFound(f"Instance {instance_id} could not be found.", code="server-not-found")
-    again, at = session.execute(_OPEN_NOW, {"id": instance_id}).one()
+    ((again, at),) = quick.every(session, _OPEN_NOW, id=instance_id)
     if again != (opened.id if opened else None):
         raise db_errors.RetryRequest(errors.Conflict("Another operation was opened at the same time."))
     return instance, opened, at
@@ -178,8 +183,7 @@ def insert(
         updated_at=at,
         ended_at=at if closed else None,
     )
-    session.add(operation)
-    session.flush()
+    quick.add(session, operation)
     return operation
 
 
@@ -342,9 +346,8 @@ def forget_shelved_image(session: Session, instance: Instance, at: float) -> Non
 def post(session: Session, kind: str, subject: str, at: float, due_at: float | None = None) -> None:
     """Put a deed into the outbox: swept after this transaction (or from ``due_at`` on), until it is done."""
     session.info[POSTED] = True
-    session.add(
-        Outbox(kind=kind, subject=subject, tries=0, due_at=at if due_at is None else due_at, created_at=at)
-    )
+    due_at = at if due_at is None else due_at
+    quick.change(session, _POST, kind=kind, subject=subject, tries=0, due_at=due_at, created_at=at)
 
 
 def _assign(instance: Instance, vm_state: str, at: float) -> None:

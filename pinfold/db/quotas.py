@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
+from pinfold.db import quick
 from pinfold.db.models import Base, GroupMember, Keypair, QuotaClass, QuotaSet, ServerGroup
 from pinfold.db.types import json_number, largest
 from pinfold.model import errors, quotas
@@ -21,7 +22,7 @@ from pinfold.model.quotas import Amounts
 DEFAULT_CLASS = "default"
 _WHOLE_PROJECT = ""
 # Given back until they are restored, which counts again from the request on.
-_NOT_COUNTED = ("soft-delete",)
+_NOT_COUNTED = "soft-delete"
 _COUNTED_AGAIN = "restore"
 
 _instances = Base.metadata.tables["instances"]
@@ -63,7 +64,7 @@ def _used(user: sa.BindParameter[str] | None) -> sa.Select[Any]:
         .where(
             _instances.c.deleted_at.is_(None),
             _instances.c.project_id == _PROJECT,
-            sa.or_(_instances.c.vm_state.not_in(_NOT_COUNTED), _operations.c.kind == _COUNTED_AGAIN),
+            sa.or_(_instances.c.vm_state != _NOT_COUNTED, _operations.c.kind == _COUNTED_AGAIN),
         )
     )
 
@@ -92,7 +93,7 @@ def lock(session: Session, project: str, user: str = _WHOLE_PROJECT) -> None:
 
         SELECT project_id FROM quota_sets WHERE project_id = :project AND user_id = '' FOR UPDATE
     """
-    if session.scalar(_LOCK, {"project": project, "user": user}) is None:
+    if quick.one(session, _LOCK, project=project, user=user) is None:
         _first(session, QuotaSet, {"project_id": project, "user_id": user}, {})
 
 
@@ -104,8 +105,8 @@ def limits(session: Session, defaults: Amounts, project: str, user: str = _WHOLE
         SELECT NULL, limits FROM quota_classes WHERE name = 'default' UNION ALL
         SELECT user_id, limits FROM quota_sets WHERE project_id = :project AND user_id IN ('', :user)
     """
-    rows = session.execute(_LIMITS, {"project": project, "user": user})
-    found: dict[str | None, dict[str, int]] = {row[0]: row[1] for row in rows}
+    known = quick.every(session, _LIMITS, project=project, user=user)
+    found: dict[str | None, dict[str, int]] = {row[0]: row[1] for row in known}
     whole = {**defaults, **found.get(None, {}), **found.get(_WHOLE_PROJECT, {})}
     return Limits(whole, found.get(user, {}) if user != _WHOLE_PROJECT else {})
 
@@ -129,9 +130,9 @@ def used_by_servers(session: Session, project: str, user: str = _WHOLE_PROJECT) 
         AND (vm_state <> 'soft-delete' OR operations.kind = 'restore')
     """
     if user == _WHOLE_PROJECT:
-        row = session.execute(_USED, {"project": project}).one()
+        (row,) = quick.every(session, _USED, project=project)
     else:
-        row = session.execute(_USED_WITH_USER, {"project": project, "user": user}).one()
+        (row,) = quick.every(session, _USED_WITH_USER, project=project, user=user)
     numbers = [int(number or 0) for number in row]
     return Scopes(
         dict(zip(quotas.OF_SERVERS, numbers[:3], strict=True)),

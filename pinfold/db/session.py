@@ -16,6 +16,7 @@ from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event, orm
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from pinfold.db import quick
 from pinfold.model import errors
 from pinfold.runtime import Runtime
 
@@ -202,36 +203,37 @@ class Book:
         """Run ``work`` and commit. Run again, its session's info has AGAIN, and ``may_be_done`` answers."""
         runs, came = 0, False
 
-        def once() -> T:
+        def once(direct: Direct | None) -> T:
             nonlocal runs, came
             runs += 1
-            info = {AGAIN: runs > 1, _CAME_TO_ITS_COMMIT: came}
+            info = {AGAIN: runs > 1, _CAME_TO_ITS_COMMIT: came, quick.DIRECT: direct}
             with self._turn, self._sessions(info=info) as session, session.begin():
                 done = work(session)
+                if direct is not None:
+                    direct.save(session)
                 came = True
                 return done
 
-        return self._again(once)
+        return self._shortest(once)
 
     def read(self, work: Callable[[orm.Session], T]) -> T:
         """Run ``work``, which only reads."""
 
-        def once() -> T:
-            with self._readers() as session, session.begin():
+        def once(direct: Direct | None) -> T:
+            with self._readers(info={quick.DIRECT: direct}) as session, session.begin():
                 return work(session)
 
-        return self._again(once)
+        return self._shortest(once)
 
     def rows(
         self, statement: sa.Select[*tuple[Any, ...]], **parameters: str | float
     ) -> Sequence[Sequence[Any]]:
         """What one statement, a constant, finds: as ``read``, for what is asked very often."""
-        direct = self._direct
-        if direct is not None:
+        if self._direct is not None:
             try:
-                return self._again(lambda: direct.rows(statement, parameters))
-            except direct.error:
-                pass  # the usual way succeeds, or says what is wrong
+                return self._direct.rows(statement, parameters)
+            except self._direct.error:
+                pass
         return self.read(lambda session: session.execute(statement, parameters).all())
 
     def snapshot(self, work: Callable[[orm.Session], T]) -> T:
@@ -242,6 +244,14 @@ class Book:
                 return work(session)
 
         return self._again(once)
+
+    def _shortest(self, once: Callable[[Direct | None], T]) -> T:
+        if self._direct is not None:
+            try:
+                return self._again(lambda: once(self._direct))
+            except self._direct.error:
+                pass  # the usual way succeeds, or says what is wrong
+        return self._again(lambda: once(None))
 
     def _again(self, once: Callable[[], T]) -> T:
         for attempt in range(_TRIES):

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from pinfold.db import claims as book_claims
-from pinfold.db import hosts, operations
+from pinfold.db import hosts, operations, quick
 from pinfold.db.models import Claim, Instance, Node, Operation
 from pinfold.db.operations import Requester
 from pinfold.model import errors, states
@@ -42,8 +42,7 @@ def create(
     for instance, operation_id in zip(instances, operation_ids, strict=True):
         instance.vm_state = states.BUILDING
         instance.created_at = instance.updated_at = at
-        session.add(instance)
-        session.flush()
+        quick.add(session, instance)
         operations.insert(
             session,
             operation_id=operation_id,

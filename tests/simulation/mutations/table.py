@@ -296,8 +296,8 @@ _ALL = (
         (
             ("    if node.taken_at > generation:\n", "    if False:\n"),
             (
-                "        session.execute(_INSERT_PINS, pins)\n",
-                '        session.execute(_INSERT_PINS.prefix_with("OR IGNORE"), pins)\n',
+                "    return sa.insert(_pins).values(",
+                '    return sa.insert(_pins).prefix_with("OR IGNORE").values(',
             ),
         ),
         seed=16,
