@@ -50,15 +50,29 @@ run() { # run NAME COMMAND...
   "$@" || failed+=("$name")
 }
 
+background() { # background NAME COMMAND... : beside what follows, until it is awaited
+  BESIDE=$1 BESIDE_SAID=$(mktemp -t pinfold-beside.XXXXXX)
+  "${@:2}" >"$BESIDE_SAID" 2>&1 &
+  BESIDE_PID=$!
+}
+
+await() { # await : the end of what is in the background, what it said, and whether it failed
+  printf '\n== %s\n' "$BESIDE"
+  wait "$BESIDE_PID" || failed+=("$BESIDE")
+  cat -- "$BESIDE_SAID"
+  rm -f -- "$BESIDE_SAID"
+}
+
 for part in "${parts[@]}"; do
   case $part in
     lint)
       mapfile -t scripts < <(git ls-files -- '*.sh' .ci/run 2>/dev/null || find . -name '*.sh' -not -path './.*')
+      background mypy mypy
       run ruff ruff check .
       run format ruff format --check .
-      run mypy mypy
       run layers lint-imports
       run shellcheck shellcheck -x "${scripts[@]}"
+      await
       ;;
     unit) run unit pytest -n "$(nproc)" --dist worksteal --ignore=tests/functional "$@" tests ;;
     functional)
