@@ -108,7 +108,7 @@ def _with_claim(view: messages.GuestView, guest: Guest | None, *, starting: bool
         return _NOTHING
     if guest is None:
         return Decision("report", "it has a claim, but the hypervisor has no guest of it", "missing-guest")
-    if view.vm_state is None or not resume.is_allowed(view):
+    if view.vm_state is None or not (resume.is_allowed(view) or _is_resized_here(view)):
         return _NOTHING
     if starting and view.vm_state == states.ACTIVE and guest.power_state in power.OFF:
         return Decision("power_on", "its guest is off and should run", "power-state")
@@ -126,6 +126,12 @@ def _with_claim(view: messages.GuestView, guest: Guest | None, *, starting: bool
             "power-state",
         )
     return _NOTHING
+
+
+def _is_resized_here(view: messages.GuestView) -> bool:
+    """Its guest is here for good or not, as its owner decides by what they see of it."""
+    roles = [claim.role for claim in view.claims]
+    return view.vm_state == states.RESIZED and view.open_operation is None and roles == [resume.CURRENT]
 
 
 class Audit:

@@ -274,7 +274,9 @@ class ComputeService:
             return False
         self._metrics.heartbeats.labels(self._settings.host, "heard").inc()
         if heard.superseded:
-            self._end(f"Another worker of host {self._settings.host} has registered since this one.")
+            self._end(
+                f"The service of host {self._settings.host} was deleted, or another worker of it has registered."
+            )
             return True
         if deaf:
             self._end_deaf(record.unheard)

@@ -45,9 +45,11 @@ def seen(session: Session, record: PowerSeen, times: Times, *, operation_id: str
 
 
 def _only_place(held: list[tuple[Claim, Node]], record: PowerSeen) -> tuple[Claim, Node] | None:
-    """The server's one claim, if it is current on the node of the worker that asks."""
-    if len(held) != 1:
+    """The server's one claim, if it is current on the node of the worker that asks; the old end of a move runs
+    nothing."""
+    running = [pair for pair in held if pair[0].role != book_claims.OUTGOING]
+    if len(running) != 1:
         return None
-    claim, node = held[0]
+    claim, node = running[0]
     here = claim.role == book_claims.CURRENT and (node.name, node.host) == (record.node, record.host)
     return (claim, node) if here else None

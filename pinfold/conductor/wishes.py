@@ -31,7 +31,7 @@ def wish_for(session: Session, operation: Operation, server: Instance, *, same_h
         same=_hosts(where, same) if _binds(operation, where, same) else None,
         different=_hosts(where, different),
         group=server_groups.rule_for(session, server.id) if "group" in server.hints else None,
-        leaves=_present_hosts(session, server) if _leaves(operation, same_host) else frozenset(),
+        leaves=_present_nodes(session, server) if _leaves(operation, same_host) else frozenset(),
     )
 
 
@@ -42,9 +42,9 @@ def _leaves(operation: Operation, same_host: bool) -> bool:
     return not (same_host and operation.kind == "resize")
 
 
-def _present_hosts(session: Session, server: Instance) -> frozenset[str]:
+def _present_nodes(session: Session, server: Instance) -> frozenset[str]:
     """Where it has a guest, of a move that is not ended too: a server that has one is placed to be moved."""
-    query = sa.select(Node.host).join(Claim, Claim.node_id == Node.id)
+    query = sa.select(Node.name).join(Claim, Claim.node_id == Node.id)
     there = Claim.slot.in_((claims.CURRENT, claims.OUTGOING))
     return frozenset(session.scalars(query.where(Claim.instance_id == server.id, there)))
 

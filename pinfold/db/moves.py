@@ -14,7 +14,7 @@ from pinfold.db.models import Claim, Flavor, Instance, Node, Operation
 from pinfold.db.operations import Requester
 from pinfold.db.starts import refuse_leftovers, refuse_unfinished_move, require_fenced
 from pinfold.db.types import epoch
-from pinfold.model import errors, states
+from pinfold.model import errors, power, states
 from pinfold.model.request import Demand
 from pinfold.model.work import Bell, Times
 
@@ -234,6 +234,8 @@ def confirm(
     old = _place(claims, book_claims.OUTGOING, "confirm_resize")
     _require_up(session, old[1], "confirm_resize", times)
     how = _how(instance, claims)
+    # shut down from inside meanwhile, as its users see
+    how["runs"] = how["runs"] and instance.power_state != power.SHUTDOWN
     return _end(session, instance, "confirm_resize", requester, times, operation_id, at, old, how)
 
 

@@ -65,7 +65,7 @@ class Wish(msgspec.Struct, frozen=True):
     """What one placement asks beside its demand: a ``host`` or ``node``; nodes that ``failed`` are passed over.
 
     ``zone`` is the availability zone that the server is pinned to, ``group`` the rule of its server group. It is to
-    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` are the hosts
+    be on one of the hosts ``same``, unless that is None, and on none of ``different``. ``leaves`` are the nodes
     that it is to be moved off, if any.
     """
 
@@ -93,7 +93,7 @@ def barred(candidate: Candidate, wish: Wish) -> str | None:
         return candidate.state
     if (wish.host or candidate.host) != candidate.host or (wish.node or candidate.node) != candidate.node:
         return NOT_CHOSEN
-    if candidate.host in wish.leaves:
+    if candidate.node in wish.leaves:
         return ITS_OWN
     if candidate.node in wish.failed:
         return FAILED_BEFORE

@@ -57,6 +57,24 @@ def test_a_server_is_resized_from_one_node_of_its_worker_to_another(three: Town,
         assert three.picture().disks == before.disks
 
 
+@pytest.mark.parametrize("move", ["migrate", "live_migrate"])
+def test_a_server_is_moved_from_one_node_of_its_worker_to_another(make_town: MakeTown, move: str) -> None:
+    town = make_town(hosts=("w",), nodes={"w": ("a", "b")})
+    server = town.boot(P2, "w")
+    source = town.place(server)[1]
+    getattr(town, move)(server)
+    town.pump()
+    check(town)
+    (target,) = {"a", "b"} - {source}
+    assert town.roles(server)["current"] == target
+    if move == "migrate":
+        town.confirm(server)
+        town.pump()
+        check(town)
+    assert (town.state(server), town.guests(server)) == ("active", {target: RUNS})
+    assert town.used(source) == set()
+
+
 def test_a_worker_that_dies_takes_all_its_nodes_with_it_and_cleans_them_up(three: Town) -> None:
     servers = [three.boot(P4, "w") for _ in range(3)]
     assert {three.place(server)[1] for server in servers} == {"a", "b", "c"}

@@ -71,6 +71,19 @@ def test_a_server_that_was_stopped_stays_so(town: Town, end: str) -> None:
     assert town.row(server).power_state == OFF
 
 
+def test_confirmed_after_its_user_has_shut_it_down_it_is_stopped(town: Town) -> None:
+    server = town.boot(P2)
+    town.migrate(server)
+    town.pump()
+    town.workers[town.place(server)[0]].hypervisor.power_off(town.place(server)[1], server)
+    for worker in town.workers.values():
+        worker.reconcile()
+    town.confirm(server)
+    town.pump()
+    check(town)
+    assert town.state(server) == "stopped"
+
+
 @on_both
 def test_a_resize_on_its_own_host_holds_both_places_until_it_is_confirmed(make_town: MakeTown) -> None:
     town = make_town(hosts=("n1",), allow_resize_to_same_host=True)
