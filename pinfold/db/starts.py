@@ -21,10 +21,6 @@ from pinfold.model import errors, states
 from pinfold.model.rebuild import Rebuild, holds_both
 from pinfold.model.work import Bell, Times
 
-_STARTS_A_GUEST = frozenset(
-    ("start", "reboot", "hard_reboot", "resume", "restore", "rebuild", "unshelve_in_place")
-)
-
 
 def create(
     session: Session,
@@ -317,7 +313,7 @@ def _on_its_host(
     claims = book_claims.of_instance(session, instance.id)
     claim, node = _the_current(claims, kind)
     refuse_unfinished_move(claims, kind)
-    if kind in _STARTS_A_GUEST:
+    if states.KINDS[kind].starts_a_guest:
         _refuse_second_guest(session, claims, claim, kind)
     if not hosts.host_is_up(session, node.host, times.service_down):
         raise errors.Conflict(
@@ -357,7 +353,7 @@ def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
 def _refuse_second_guest(
     session: Session, claims: Sequence[tuple[Claim, Node]], current: Claim, kind: str
 ) -> None:
-    """The same for its guest here, which may be off because of that one.
+    """The same for its guest here, which a move that was given up may have left off because of that one.
 
     Whoever evacuated it has accepted that the host that was dead then may still run one.
     """

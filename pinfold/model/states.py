@@ -58,6 +58,10 @@ WITHDRAW, RESTORE, DROP = "withdraw", "restore", "drop"
 HAND_OVER, SETTLE = "hand_over", "settle"
 
 
+_STARTS = ("power_on", "reboot", "unpause", "resume", "rebuild")
+"""Steps after which a guest runs that may have been off."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """One step of an operation.
 
@@ -101,6 +105,11 @@ class Kind(msgspec.Struct, frozen=True):
     def first_shows(self) -> str | None:
         """The task state from the moment the operation is opened."""
         return self.waits or self.steps[0].shows
+
+    @property
+    def starts_a_guest(self) -> bool:
+        """Whether it makes a guest run in its place that may have been off."""
+        return any(step.name in _STARTS for step in self.steps)
 
     def may_take_over(self, kind: str) -> bool:
         """Whether it may supersede an open operation of ``kind``."""

@@ -39,7 +39,7 @@ def test_f032_a_server_whose_new_guest_may_run_shows_that_it_is_off(town: Town) 
     assert "stays off until host n2 has said" in row.fault["message"]
 
 
-@pytest.mark.parametrize("kind", ["hard_reboot", "rebuild"])
+@pytest.mark.parametrize("kind", ["reboot", "hard_reboot", "rebuild"])
 def test_f032_it_is_started_again_only_when_the_other_host_is_back_or_fenced(town: Town, kind: str) -> None:
     server = half_moved(town)
     with pytest.raises(errors.Conflict, match="host n2 may still run its former guest"):
