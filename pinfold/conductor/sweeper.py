@@ -47,7 +47,11 @@ _LATE = (
     .order_by(Operation.lease_until)
     .limit(_BATCH)
 )
-_ASKED = sa.select(Report.id).where(Report.cast_at.is_(None)).limit(1)
+_ASKED = (
+    sa.select(Report.id)
+    .where(sa.or_(Report.cast_at.is_(None), Report.cast_at < epoch() - _REPORT_KEPT))
+    .limit(1)
+)
 
 
 class _Deed(msgspec.Struct, frozen=True):
@@ -210,12 +214,11 @@ class Sweeper:
         rows = session.scalars(
             sa.select(Report).where(Report.cast_at.is_(None)).limit(_BATCH).with_for_update(skip_locked=True)
         ).all()
-        if not rows:
-            return []
-        session.execute(
-            sa.update(Report).where(Report.id.in_([row.id for row in rows])).values(cast_at=epoch())
-        )
-        session.execute(sa.delete(Report).where(Report.asked_at < epoch() - _REPORT_KEPT))
+        if rows:
+            session.execute(
+                sa.update(Report).where(Report.id.in_([row.id for row in rows])).values(cast_at=epoch())
+            )
+        session.execute(sa.delete(Report).where(Report.cast_at < epoch() - _REPORT_KEPT))
         return [(row.host, ReportRequest(row.id, row.kind, row.arguments or {})) for row in rows]
 
     def offloads(self) -> int:

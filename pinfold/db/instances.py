@@ -285,9 +285,12 @@ def _keys(sort: Sort) -> list[sa.ColumnElement[Any]]:
     keys = []
     for name, _ in sort:
         column = SORTABLE[name]
-        # nulls sort first and compare as any other value, on every database
-        empty = "" if isinstance(column.type, sa.String) else 0
-        keys.append(sa.func.coalesce(column, empty))
+        # one that is never null has an index in its order
+        if not (isinstance(column, sa.Column) and column.table is _instances and not column.nullable):
+            # nulls sort first and compare as any other value, on every database
+            empty = "" if isinstance(column.type, sa.String) else 0
+            column = sa.func.coalesce(column, empty)
+        keys.append(column)
     return [*keys, _instances.c.id]
 
 

@@ -90,6 +90,14 @@ class Instance(Base):
     __table_args__ = (
         sa.Index(None, "deleted_at", "project_id", "created_at"),
         sa.Index(None, "deleted_at", "created_at"),
+        # in the order of lists: IS NULL at the head of an index gives PostgreSQL no order (MariaDB has the whole)
+        sa.Index(
+            "ix_instances_alive",
+            "created_at",
+            "id",
+            postgresql_where=sa.text("deleted_at IS NULL"),
+            sqlite_where=sa.text("deleted_at IS NULL"),
+        ),
         sa.Index(None, "vm_state", "shelved_at"),
         sa.Index(None, "vm_state", "moved_at"),
     )
