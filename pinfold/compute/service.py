@@ -18,6 +18,7 @@ from pinfold.compute.fence import Fence
 from pinfold.compute.hearing import Hearing
 from pinfold.compute.jobs import Jobs
 from pinfold.compute.manager import Manager
+from pinfold.compute.memory import Memory
 from pinfold.compute.operations import PLANS
 from pinfold.compute.operations.attempt import Tools
 from pinfold.compute.operations.runner import Runner
@@ -79,6 +80,7 @@ class ComputeService:
         self._server: wire.Server | None = None
         self._tasks: list[Task] = []
         self._lock_file = -1
+        self._memory: Memory | None = None
         self.tools: Tools | None = None
         self.hearing: Hearing | None = None
         self.audit: Audit | None = None
@@ -96,6 +98,8 @@ class ComputeService:
             return
         if registered.refused is not None:
             raise errors.ConfigurationError(registered.refused)
+        for view in registered.nodes:
+            self._refuse_older(view)
         tools = self._build(reports, registered)
         tools.fence.renewed(sent_at)
         self._spawn(self._beat, "heartbeat")
@@ -142,6 +146,7 @@ class ComputeService:
             lock = os.path.join(folder, f"worker-{self._settings.host}")
             os.close(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._lock_file = durable.claim(lock)
+            self._memory = Memory(folder)
             if not os.path.exists(path):
                 durable.replace(path, self._runtime.new_id().encode(), sync=True)
             with open(path, encoding="ascii") as file:
@@ -155,6 +160,27 @@ class ComputeService:
             raise errors.ConfigurationError(
                 f"[compute] state_path = {folder} cannot be used: {error.strerror}."
             ) from error
+
+    def _refuse_older(self, view: NodeView) -> None:
+        """An older copy of the book does not know of guests that came later. (A node without guests, such as one
+        that was taken out of the book and is new there, has none.)"""
+        memory = self._memory
+        assert memory is not None
+        known = memory.of(view.node)
+        if view.generation < known and self._driver.list(view.node):
+            raise errors.ConfigurationError(
+                f"The database is at generation {view.generation} of node {view.node}, and this worker has seen "
+                f"{known}: it is an older copy, and may not know of guests that are there. Restore a newer one; or, "
+                f"if this one is to be believed, make sure that no guest is needed that it does not know, and remove "
+                f"{memory.path}."
+            )
+
+    def _remember(self, tracker: ResourceTracker) -> None:
+        assert self._memory is not None
+        try:
+            self._memory.note({node: tracker.generation(node) for node in self._settings.nodes})
+        except OSError as error:
+            LOG.error("[compute] state_path cannot be written: %s", error)
 
     def _report(self, node: str) -> NodeReport:
         known = self._driver.nodes()
@@ -253,6 +279,7 @@ class ComputeService:
         tools, hearing = self.tools, self.hearing
         assert tools is not None
         assert hearing is not None
+        self._remember(tools.tracker)
         tools.jobs.look()
         named = tools.jobs.under_way()
         ready = self._ready and not self._stopping.is_set()

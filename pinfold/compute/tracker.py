@@ -193,6 +193,10 @@ class ResourceTracker:
         with node.lock:
             return NodeView(name, node.generation, tuple(node.claims[claim] for claim in sorted(node.claims)))
 
+    def generation(self, name: str) -> int:
+        """Up to which generation of the node all is known."""
+        return self._nodes[name].generation
+
     def current_view(self, name: str) -> NodeView:
         """What the tracker believes of one node, brought up to date first if the book has moved on."""
         book = self._refresh(name)
@@ -250,8 +254,15 @@ class ResourceTracker:
             fresh = True
             if self._runtime.monotonic() > give_up_at:
                 raise errors.Unavailable(f"The claims of node {name} changed too fast to plan on.")
-            if outcome is not None and outcome.generation <= planned_on:
-                self._runtime.sleep(_PAUSE)
+            if outcome is None or outcome.generation > planned_on:
+                continue
+            if outcome.generation < planned_on:
+                # a book only goes on
+                raise errors.Unavailable(
+                    f"The database is at generation {outcome.generation} of node {name}, and was at {planned_on}: it "
+                    "is an older copy, and nothing is placed there."
+                )
+            self._runtime.sleep(_PAUSE)
 
     def _try(
         self, node: _Node, wanted: Wanted, call: Callable[[Proposal], Claimed], fresh: bool

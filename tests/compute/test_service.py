@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -465,6 +466,26 @@ def test_the_machine_is_told_apart_by_an_id_that_stays(cloud: Cloud) -> None:
     cloud.start()
     assert cloud.book._host_id == first
     assert (cloud.folder / "state" / "host_id").read_text() == first
+
+
+def test_f045_it_does_not_start_on_an_older_copy_of_the_book_and_says_so(cloud: Cloud) -> None:
+    first = cloud.start(heartbeat=0.1)
+    work = cloud.cast(cloud.book.create(pinned(4)))
+    eventually(lambda: cloud.state(work) == states.ACTIVE)
+    copy = cloud.book._generations[NODE]
+    newer = cloud.cast(cloud.book.create(pinned(4)))
+    eventually(lambda: cloud.state(newer) == states.ACTIVE)
+    memory = cloud.folder / "state" / "generations"
+    eventually(lambda: json.loads(memory.read_text())[NODE] == cloud.book._generations[NODE])
+    first.stop()
+    cloud.book._generations[NODE] = copy
+    with pytest.raises(errors.ConfigurationError, match="an older copy") as refused:
+        cloud.start()
+    assert str(memory) in refused.value.message
+    cloud.services[-1].stop()
+    assert set(cloud.guests()) == {work.instance, newer.instance}
+    memory.unlink()
+    cloud.start()
 
 
 def test_one_worker_serves_two_nodes_which_do_not_wait_for_each_other(cloud: Cloud) -> None:

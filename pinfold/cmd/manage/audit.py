@@ -150,6 +150,10 @@ def _compare(shell: Shell, node: _Asked, answers: _Answers) -> Iterator[Differen
         yield Difference(node.name, "unknown-node", "its worker does not know it")
         return
     book, views = read
+    if tracker.generation > book.generation:
+        what = f"the book is at generation {book.generation}, and its tracker at {tracker.generation}"
+        yield Difference(node.name, "mass", f"{what}: an older copy of it?")
+        return
     yield from _compare_tracker(tracker, book)
     if answers.guests is None:
         yield Difference(node.name, "no-listing", "its worker does not say what guests it has")
