@@ -97,6 +97,7 @@ class Ears:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
+        self._consumer.cancel()
         for queue in self._queues:
             queue.delete()
         self._connection.release()
