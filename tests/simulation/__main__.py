@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", default="0-99", help="numbers and first-last, with commas")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--ops", type=int, default=50, help="requests of users in each seed")
+    parser.add_argument("--users", type=int, help="at a time; by the seed 1 to 4")
     parser.add_argument("--faults", help="kinds with commas; -kind leaves one out; none")
     parser.add_argument("--history", action="store_true", help="print the history of good seeds too")
     parser.add_argument("--logs", action="store_true", help="the history has what the product logs")

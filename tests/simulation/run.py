@@ -22,7 +22,7 @@ SETTLES_WITHIN = 500.0
 
 class Result(msgspec.Struct, frozen=True):
     """What came of one seed. ``ended`` counts operations by kind and result; ``failure`` is None when all was well;
-    ``digest`` is equal for equal histories."""
+    ``digest`` is equal for equal histories, where they are kept."""
 
     seed: int
     operations: int
@@ -36,9 +36,11 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """``operations``: requests of users; ``kinds``: of faults; ``logs``: the history has what the product logs."""
+    """``operations``: requests of ``users`` (None: a few, by the seed); ``kinds``: of faults; ``logs``: the history has
+    what the product logs."""
 
     operations: int = 50
+    users: int | None = None
     kinds: tuple[str, ...] = faults.KINDS
     keep_history: bool = False
     logs: bool = False
@@ -63,7 +65,7 @@ def _play(world: World, options: Options) -> Users:
         chaos.start()
         world.loop.run(lambda: all(place.up for place in world.places))
         world.faults.on = True
-        users.start(world.loop.random.randint(1, 4))
+        users.start(options.users or world.loop.random.randint(1, 4))
         world.loop.run(lambda: users.busy == 0)
         chaos.mend()
         _settle(world, users)
@@ -103,7 +105,7 @@ def _left(world: World, users: Users) -> list[str]:
 
 def _result(seed: int, world: World, users: Users, options: Options) -> Result:
     keep = options.keep_history or world.failure is not None
-    lines = tuple(world.history.table())
+    lines = tuple(world.history.table()) if keep else ()
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return Result(
         seed=seed,
@@ -114,7 +116,7 @@ def _result(seed: int, world: World, users: Users, options: Options) -> Result:
         ended=_ended(world),
         failure=None if world.failure is None else world.history.readable(str(world.failure)),
         digest=digest[:16],
-        history=lines if keep else (),
+        history=lines,
     )
 
 
