@@ -36,8 +36,8 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """``operations``: requests of ``users`` (None: a few, by the seed); ``kinds``: of faults; ``logs``: the history has
-    what the product logs."""
+    """``operations``: requests of ``users`` (None: a few, by the seed); ``kinds``: of faults; ``logs``: the history
+    has what the product logs."""
 
     operations: int = 50
     users: int | None = None
