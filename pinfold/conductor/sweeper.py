@@ -158,9 +158,13 @@ class Sweeper:
         """Do what is due outside the database; how many were done."""
         if not self._book.rows(_DUE):
             return 0
-        done = [deed.id for deed in self._book.write(self._take_outbox) if self._perform(deed)]
+        done = [
+            (deed.id, deed.subject) for deed in self._book.write(self._take_outbox) if self._perform(deed)
+        ]
         if done:
-            self._book.write(lambda session: session.execute(sa.delete(Outbox).where(Outbox.id.in_(done))))
+            # SQLite gives a number again once its row is gone: this may be run twice, and the number be another's
+            rows = sa.tuple_(Outbox.id, Outbox.subject).in_(done)
+            self._book.write(lambda session: session.execute(sa.delete(Outbox).where(rows)))
         return len(done)
 
     @staticmethod
