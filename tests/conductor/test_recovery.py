@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 
 from pinfold.conductor.scheduler import Place, Proposal
+from pinfold.conductor.sweeper import Sweeper
 from pinfold.db.models import Operation, Outbox
+from pinfold.image.files import FileStore
 from pinfold.model import errors, states
 from pinfold.rpcapi.messages import Release, Released
 from tests.conductor.box import Box, pinned
@@ -208,6 +212,23 @@ def test_what_is_in_the_outbox_is_done_by_another_conductor_if_one_dies(box: Box
     assert box.outbox() == [image]
     assert box.book.write(box.sweeper._take_outbox)
     assert box.outbox() == [image]
+
+
+def test_a_deed_that_got_the_number_of_one_that_is_done_stays_in_the_outbox(box: Box, tmp_path: Path) -> None:
+    """Another conductor has done it meanwhile, and SQLite has given its number to the next."""
+
+    class Slow(FileStore):
+        def delete(self, image: str) -> None:
+            box.book.write(lambda session: session.execute(sa.update(Outbox).values(subject="the next")))
+
+    server = box.boot()
+    box.shelve(server)
+    box.ask("delete", server)
+    event = box.runtime.event()
+    store = Slow(box.runtime, str(tmp_path))
+    sweeper = Sweeper(box.book, box.runner, box.compute, store, box.runtime, box.settings, event, event)  # type: ignore[arg-type]
+    assert sweeper.outbox() == 1
+    assert box.outbox() == ["the next"]
 
 
 def test_the_image_of_a_shelve_that_failed_is_looked_for_again_when_its_worker_has_stopped(box: Box) -> None:
