@@ -229,11 +229,12 @@ class Book:
         self, statement: sa.Select[*tuple[Any, ...]], **parameters: str | float
     ) -> Sequence[Sequence[Any]]:
         """What one statement, a constant, finds: as ``read``, for what is asked very often."""
-        if self._direct is not None:
+        direct = self._direct
+        if direct is not None:
             try:
-                return self._direct.rows(statement, parameters)
-            except self._direct.error:
-                pass
+                return self._again(lambda: direct.rows(statement, parameters))
+            except direct.error:
+                pass  # the usual way succeeds, or says what is wrong
         return self.read(lambda session: session.execute(statement, parameters).all())
 
     def snapshot(self, work: Callable[[orm.Session], T]) -> T:
