@@ -38,9 +38,10 @@ def reset_state(
             code="operation-open",
         )
     held = book_claims.of_instance(session, instance_id)
-    outcome = (
-        states.ERROR if wanted == states.ERROR else _good(instance, opened, {claim.role for claim, _ in held})
-    )
+    roles = {claim.role for claim, _ in held}
+    if opened is not None and book_claims.OUTGOING in roles:
+        _refuse_ending_move(opened)
+    outcome = states.ERROR if wanted == states.ERROR else _good(instance, opened, roles)
     if opened is not None:
         operations.supersede(session, opened, instance, at)
     operations.to_leftovers(opened, [pair for pair in held if pair[0].role == book_claims.INCOMING])
@@ -58,6 +59,17 @@ def reset_state(
     fault = instance.fault if outcome == states.ERROR else None
     operations.close(reset, instance, outcome, at)
     instance.fault, instance.soft_deleted_at = fault, None
+
+
+def _refuse_ending_move(opened: Operation) -> None:
+    """One of the two guests may be gone already: what would look as if it could still be confirmed or reverted would
+    lose the other one, too."""
+    if opened.kind in ("confirm_resize", "revert_resize") and operations.is_recorded(opened):
+        raise errors.Conflict(
+            f"Cannot reset the state of the server while its operation {opened.kind} removes a guest (task_state is "
+            "set): wait for its end.",
+            code="operation-open",
+        )
 
 
 def _good(instance: Instance, opened: Operation | None, roles: Set[str]) -> str:

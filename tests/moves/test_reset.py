@@ -41,6 +41,32 @@ def test_reset_to_active_it_waits_for_its_confirmation_again(town: Town) -> None
     assert (town.state(server), town.roles(server)) == ("active", {"current": new})
 
 
+@pytest.mark.parametrize("state", ["active", "error"])
+@pytest.mark.parametrize(("end", "call"), [("confirm", "confirm_migration"), ("revert", "destroy")])
+def test_a_move_whose_end_has_removed_a_guest_is_not_reset_to_wait_for_its_end_again(
+    town: Town, end: str, call: str, state: str
+) -> None:
+    """It would be confirmed without its new guest, or reverted without its old one."""
+    server = town.boot(P4)
+    town.resize(server, P2)
+    town.pump()
+    refused: list[str] = []
+
+    def at(number: int, event: str, when: str) -> None:
+        if event.endswith(f"driver.{call}") and when == "after":
+            town.at = None
+            with pytest.raises(errors.Conflict, match="wait for its end"):
+                town.box.reset(server, state)
+            refused.append(event)
+
+    town.at = at
+    getattr(town, end)(server)
+    town.pump()
+    check(town)
+    assert len(refused) == 1
+    assert (town.state(server), [*town.roles(server)]) == ("active", ["current"])
+
+
 @on_both
 def test_an_evacuation_gives_up_both_places_once_there_is_a_new_guest(town: Town) -> None:
     server, new = moved(town)
