@@ -94,7 +94,7 @@ _ALL = (
                 "        deed.free(held)\n        self.fail(deed, gave_up",
             ),
         ),
-        seed=1,
+        seed=2,
     ),
     Mutation(
         "double-free",
@@ -120,7 +120,7 @@ _ALL = (
                 "    for pair in down:\n        book_claims.free(session, *pair)\n",
             ),
         ),
-        seed=2,
+        seed=4,
     ),
     Mutation(
         "R2",
@@ -178,7 +178,7 @@ _ALL = (
         "A new cast does not raise the attempt.",
         "pinfold.conductor.operations.base",
         (("        self.operation.attempt += 1\n", "        self.operation.attempt = 1\n"),),
-        seed=49,
+        seed=109,
         faults="late,double,lose,crash,kill",
     ),
     Mutation(
@@ -191,7 +191,7 @@ _ALL = (
                 "    return deed.operation.open_key is not None",
             ),
         ),
-        seed=39,
+        seed=66,
         faults="late,double,lose,crash,kill,pause",
     ),
     Mutation(
@@ -199,7 +199,7 @@ _ALL = (
         "F032: a guest that is off is started, whatever is being done with its server.",
         "pinfold.compute.resume",
         (("        and view.open_operation in (None, apart_from)\n", ""),),
-        seed=16,
+        seed=71,
         faults="power-off,kill,crash,fence",
     ),
     Mutation(
@@ -226,7 +226,7 @@ _ALL = (
         "A finish that is repeated is looked at as if it were new.",
         "pinfold.conductor.manager",
         (("        if known is not None:", "        if False and known is not None:"),),
-        seed=2,
+        seed=3,
         faults="lose,db-fail-after,late",
     ),
     Mutation(
@@ -270,7 +270,7 @@ _ALL = (
         "A worker begins while the hypervisor still carries out a request of its former incarnation.",
         "tests.simulation.world",
         (("        self.waits_for_orphans = True\n", "        self.waits_for_orphans = False\n"),),
-        seed=30,
+        seed=66,
         faults="crash,kill,driver-orphan,driver-slow,driver-hang",
     ),
     Mutation(
@@ -287,7 +287,7 @@ _ALL = (
                 """            session.execute(sa.delete(Outbox).where(Outbox.id == row.id))""",
             ),
         ),
-        seed=7,
+        seed=14,
     ),
     Mutation(
         "R15",
@@ -300,7 +300,7 @@ _ALL = (
                 '    return sa.insert(_pins).prefix_with("OR IGNORE").values(',
             ),
         ),
-        seed=16,
+        seed=28,
     ),
     # --- others ------------------------------------------------------------------------------------
     Mutation(
@@ -333,7 +333,7 @@ _ALL = (
         "F021, F022: nobody looks for operations whose message was lost.",
         "pinfold.conductor.sweeper",
         (("for sweep in (self.operations, self.reports,", "for sweep in (self.reports,"),),
-        seed=0,
+        seed=1,
         faults="lose",
     ),
     Mutation(
@@ -341,7 +341,7 @@ _ALL = (
         "F025: whether an operation is open is not looked at.",
         "pinfold.model.states",
         (("    if open_kind is not None and not KINDS[kind].may_take_over(open_kind):", "    if False:"),),
-        seed=5,
+        seed=6,
         faults="none",
     ),
     Mutation(
@@ -378,7 +378,7 @@ _ALL = (
         return Freed(bell=self._cast(deed, (source[0], target[1]), states.RECEIVE))""",
             ),
         ),
-        seed=6,
+        seed=7,
     ),
     Mutation(
         "confirm-keeps-old",
@@ -404,7 +404,7 @@ _ALL = (
                 """_HOLDING = ("incoming", "current")""",
             ),
         ),
-        seed=3,
+        seed=7,
     ),
     Mutation(
         "runs-beside-leftover",
@@ -438,7 +438,7 @@ _ALL = (
             return Freed(), Bell()""",
             ),
         ),
-        seed=21,
+        seed=22,
         faults="driver-fail",
     ),
     Mutation(
