@@ -147,11 +147,12 @@ def wish(session: Session, instance_id: str, number: str, aborted: bool) -> tupl
     ``number`` is its id, whole or as a number. Raises errors.NotFound, errors.Conflict.
     """
     opened = session.scalar(sa.select(Operation).where(Operation.open_key == instance_id).with_for_update())
-    if (
-        opened is None
-        or opened.kind != "live_migrate"
-        or number not in (opened.id, str(int(opened.id[:7], 16)))
-    ):
+    if opened is None or opened.kind != "live_migrate":
+        raise errors.Conflict(
+            "The server is not being moved while it runs: its task_state must be migrating.",
+            code="wrong-state",
+        )
+    if number not in (opened.id, str(int(opened.id[:7], 16))):
         raise errors.NotFound(
             f"In-progress live migration {number[:100]} is not found for server {instance_id}.",
             code="migration-not-found",

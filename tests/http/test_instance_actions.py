@@ -203,8 +203,8 @@ def test_a_server_has_no_live_migrations(cloud: Cloud) -> None:
     path = f"/v2.1/servers/{server}/migrations"
     assert cloud.admin.get(path).json() == {"migrations": []}
     assert cloud.admin.get(f"{path}/1").status_code == 404
-    assert cloud.admin.delete(f"{path}/1").status_code == 404
-    assert cloud.admin.post(f"{path}/1/action", json={"force_complete": None}).status_code == 404
+    assert cloud.admin.delete(f"{path}/1").status_code == 409
+    assert cloud.admin.post(f"{path}/1/action", json={"force_complete": None}).status_code == 409
     assert cloud.demo.get(path).status_code == 403
     assert cloud.client(ADMIN, "2.22").get(path).status_code == 404
 

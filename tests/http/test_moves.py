@@ -278,6 +278,7 @@ def test_a_live_migration_is_shown_aborted_and_forced_while_it_is_under_way(clou
     one = f"{url}/{move['id']}"
     assert cloud.admin.get(one).json()["migration"]["uuid"] == move["uuid"]
     assert cloud.admin.post(f"{one}/action", json={"force_complete": None}).status_code == 409
+    assert cloud.admin.delete(f"{url}/4711").status_code == 404
     assert cloud.admin.delete(one).status_code == 202
     box = cloud.box
     box.runner.run(cloud.open_operation(server))
@@ -289,3 +290,5 @@ def test_a_live_migration_is_shown_aborted_and_forced_while_it_is_under_way(clou
     shown = cloud.show(server)
     assert (shown["status"], shown["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", home)
     assert cloud.admin.get(one).status_code == 404
+    assert cloud.admin.delete(one).status_code == 409
+    assert cloud.admin.post(f"{one}/action", json={"force_complete": None}).status_code == 409
