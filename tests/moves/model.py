@@ -88,6 +88,9 @@ class Known(msgspec.Struct):
             return {400} if free else {400, 409}
         if action == "evacuate":
             return {told.code, 409} if host_down else {400}
+        if host_down and action == "revertResize":
+            # a new host that is fenced is passed over
+            return {told.code, 409}
         if host_down and told.heeds:
             return {409}
         return {told.code} if free or not told.heeds else {told.code, 409}
