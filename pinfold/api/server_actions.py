@@ -105,9 +105,8 @@ def _unshelve(call: Call, value: Any) -> Write:
             raise wrong
         if bell.run:
             # it is to have a place again, not only one under the quota
-            one = book_quotas.one_server(session.get_one(Instance, server.id).flavor)
-            quotas = call.deps.settings.quotas
-            book_quotas.require_servers(session, quotas, server.project_id, server.user_id, one)
+            instance = session.get_one(Instance, server.id)
+            book_quotas.require_server(session, call.deps.settings.quotas, instance)
         zone = arguments.get("availability_zone", server.availability_zone)
         if host is not None and zone is not None:
             require_host_in_zone(session, call, host, zone)

@@ -35,9 +35,8 @@ def restore(call: Call, value: Any) -> Write:
         bell = begin(session, server)
         if bell.work:
             session.flush()
-            one = book_quotas.one_server(session.get_one(Instance, server.id).flavor)
-            quotas = call.deps.settings.quotas
-            book_quotas.require_servers(session, quotas, server.project_id, server.user_id, one)
+            instance = session.get_one(Instance, server.id)
+            book_quotas.require_server(session, call.deps.settings.quotas, instance)
         return bell
 
     return write

@@ -77,7 +77,7 @@ def _move(
     claims = book_claims.of_instance(session, instance_id)
     _, node = _place(claims, book_claims.CURRENT, kind)
     _require_up(session, node, kind, times)
-    refuse_leftovers(session, instance, kind)
+    refuse_leftovers(session, claims, kind)
     if host == node.host:
         raise errors.InvalidRequest(f"host: the server is on host {host} already.", code="own-host")
     refuse_unfinished_move(claims, kind)
@@ -193,7 +193,7 @@ def evacuate(
     incoming = [held for held in book_claims.holding(claims) if held[0].role == book_claims.INCOMING]
     for _, node in incoming:
         require_fenced(session, node, "evacuate")
-    refuse_leftovers(session, instance, "evacuate")
+    refuse_leftovers(session, claims, "evacuate")
     if opened is not None:
         operations.supersede(session, opened, instance, at, ends_the_guest=True)
     operations.to_leftovers(opened, incoming)

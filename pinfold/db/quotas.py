@@ -14,7 +14,7 @@ from oslo_db import exception as db_errors
 from sqlalchemy.orm import Session
 
 from pinfold.db import quick
-from pinfold.db.models import Base, GroupMember, Keypair, QuotaClass, QuotaSet, ServerGroup
+from pinfold.db.models import Base, GroupMember, Instance, Keypair, QuotaClass, QuotaSet, ServerGroup
 from pinfold.db.types import json_number, largest
 from pinfold.model import errors, quotas
 from pinfold.model.quotas import Amounts
@@ -169,6 +169,11 @@ def require_servers(session: Session, defaults: Amounts, project: str, user: str
 
 def _less(used: Amounts, asked: Amounts) -> dict[str, int]:
     return {name: amount - asked.get(name, 0) for name, amount in used.items()}
+
+
+def require_server(session: Session, defaults: Amounts, instance: Instance) -> None:
+    """Raise OverQuota where a server that is counted already, and is to have a place again, is beyond the limits."""
+    require_servers(session, defaults, instance.project_id, instance.user_id, one_server(instance.flavor))
 
 
 def one_server(flavor: Mapping[str, Any]) -> Amounts:

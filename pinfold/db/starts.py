@@ -165,7 +165,7 @@ def unshelve(
                 code="wrong-state",
             )
         return _on_its_host(session, instance, kind, requester, times, at, operation_id, {})
-    refuse_leftovers(session, instance, kind)
+    refuse_leftovers(session, book_claims.of_instance(session, instance_id), kind)
     operations.insert(
         session,
         operation_id=operation_id,
@@ -343,9 +343,9 @@ def refuse_unfinished_move(claims: Sequence[tuple[Claim, Node]], kind: str) -> N
         )
 
 
-def refuse_leftovers(session: Session, instance: Instance, kind: str) -> None:
+def refuse_leftovers(session: Session, claims: Sequence[tuple[Claim, Node]], kind: str) -> None:
     """No guest runs twice: while one may still run somewhere, the server is placed nowhere else."""
-    for claim, node in book_claims.of_instance(session, instance.id):
+    for claim, node in claims:
         if claim.role == book_claims.LEFTOVER:
             require_fenced(session, node, kind)
 
@@ -357,14 +357,12 @@ def _refuse_second_guest(
 
     Whoever evacuated it has accepted that the host that was dead then may still run one.
     """
-    left = [(claim, node) for claim, node in claims if claim.role == book_claims.LEFTOVER]
-    if not left:
+    if len(claims) == 1:
         return
     placed = session.get(Operation, current.operation_id)
-    evacuated = placed is not None and placed.kind == "evacuate"
-    for claim, node in left:
-        if not evacuated or claim.created_at > current.created_at:
-            require_fenced(session, node, kind)
+    if placed is not None and placed.kind == "evacuate":
+        claims = [pair for pair in claims if pair[0].created_at > current.created_at]
+    refuse_leftovers(session, claims, kind)
 
 
 def require_fenced(session: Session, node: Node, kind: str) -> None:

@@ -230,7 +230,7 @@ def _book_view(session: Session, name: str) -> tuple[NodeView, dict[str, GuestVi
     node = hosts.node_by_name(session, name)
     if node is None:
         return None
-    views = workers.guests(session, node, forced_down=_is_forced_down(session, node))
+    views = workers.guests(session, node, forced_down=hosts.is_forced_down(session, node.host))
     return hosts.node_view(session, node), {view.instance: view for view in views}
 
 
@@ -238,11 +238,6 @@ def _stray_view(session: Session, name: str, instance: str) -> GuestView:
     node = hosts.node_by_name(session, name)
     found = workers.guests(session, node, only=instance) if node is not None else []
     return found[0] if found else GuestView(instance, name, None)
-
-
-def _is_forced_down(session: Session, node: Node) -> bool:
-    service = hosts.worker(session, node.host)
-    return service is not None and service.forced_down
 
 
 # --- healing -----------------------------------------------------------------------------------

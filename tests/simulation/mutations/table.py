@@ -309,7 +309,8 @@ _ALL = (
         "pinfold.db.starts",
         (
             (
-                "    refuse_leftovers(session, instance, kind)\n    operations.insert(",
+                "    refuse_leftovers(session, book_claims.of_instance(session, instance_id), kind)\n"
+                "    operations.insert(",
                 "    operations.insert(",
             ),
         ),
